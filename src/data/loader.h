@@ -1,0 +1,61 @@
+// Training data: documents to one token stream, the stream to samples, samples to batches.
+//
+//     ax_corpus *c;
+//     AX_TRY(ax_corpus_open(&options, tokenizer, &c));          // reads the files, once a process
+//     ax_loader l;
+//     AX_TRY(ax_loader_init(&l, c, AX_TRAIN, seq, batch, seed)); // refuses data below one step
+//     ax_loader_sample(&l, step, row, ids);                      // seq + 1 ids of one row of a batch
+//
+// The stream is every document's ids followed by the end-of-document id, in file order. The last
+// `valid_fraction` of it is held out, or `valid` names files of its own. Sample i is ids
+// [i*seq, i*seq + seq] of the stream: seq inputs and the seq targets one to their right. A batch is a pure
+// function of (seed, step): row j of step s (from 1) is number g = (s-1)*batch + j of the endless
+// list of epochs, each epoch a permutation of all samples of its own.
+#pragma once
+#include "base/text.h"
+#include "data/tokenizer.h"
+
+typedef struct ax_data_options {
+    const char *train;     // comma-separated files: *.jsonl is one JSON object a line, else text
+    const char *valid;     // likewise; empty: the tail of train
+    const char *tokenizer; // "byte"
+    const char *text_key;  // of JSONL objects
+    double valid_fraction;
+    int64_t seed;
+} ax_data_options;
+
+extern const ax_option ax_data_option_table[]; // data.*
+
+typedef enum ax_split {
+    AX_TRAIN,
+    AX_VALID,
+} ax_split;
+
+typedef struct ax_corpus ax_corpus; // read-only once open; may be shared by the rank threads
+
+// AX_EIO, AX_EFORMAT name the file, line and byte. Empty files and documents are counted and warned of.
+ax_status ax_corpus_open(const ax_data_options *options, const ax_tokenizer *t, ax_corpus **out);
+void ax_corpus_close(ax_corpus *c);
+const int32_t *ax_corpus_tokens(const ax_corpus *c, ax_split split, int64_t *count);
+int64_t ax_corpus_documents(const ax_corpus *c, ax_split split);
+int64_t ax_corpus_bytes(const ax_corpus *c, ax_split split); // bytes of text behind the tokens
+
+typedef struct ax_loader {
+    const ax_corpus *corpus;
+    const int32_t *token;
+    int64_t tokens, samples; // samples of one epoch
+    int64_t seq, batch;
+    uint64_t seed;
+} ax_loader;
+
+// AX_EUSAGE with the three numbers (samples at hand, samples a step needs, tokens a sample needs)
+// when the split holds less than one step.
+ax_status ax_loader_init(ax_loader *l, const ax_corpus *c, ax_split split, int64_t seq,
+                         int64_t batch, int64_t seed);
+
+// Number of the sample (0..samples) that row `row` (0..batch) of `step` (1..) reads.
+int64_t ax_loader_sample_id(const ax_loader *l, int64_t step, int64_t row);
+
+// That row's seq inputs and seq targets, and how many targets count (all of them, today).
+int64_t ax_loader_row(const ax_loader *l, int64_t step, int64_t row, int32_t *inputs,
+                      int32_t *targets);

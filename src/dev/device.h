@@ -1,0 +1,78 @@
+// A device: memory, threads and the kernel table of one rank.
+//
+//     ax_device dev;
+//     AX_TRY(ax_device_open(&(ax_device_config){ .name = "cpu", .threads = 2 }, &dev));
+//     AX_TRY(ax_device_alloc(&dev, bytes, &mem));
+//     ...                                             // dev/kern.h
+//     ax_device_free(&dev, mem);
+//     ax_device_close(&dev);
+//
+// Backends: `ref` is plain C, single-threaded, float, double and bf16: it defines what every kernel means.
+// `cpu` is oneDNN for matmuls, OpenMP and vector code for the rest. `measure` opens nothing and
+// computes nothing: kernels check their shapes, count flops and return; arenas measured under it
+// are what the real run allocates.
+//
+// One rank owns a device and calls it from one thread. Kernels run in call order; on host
+// backends a call returns when the work is done.
+#pragma once
+#include "dev/tensor.h"
+
+#include <stdbool.h>
+
+typedef struct ax_kern ax_kern;
+typedef struct ax_device ax_device;
+
+typedef struct ax_device_config {
+    const char *name; // "ref", "cpu" or "measure"
+    const char *as;   // for "measure": the backend whose workspace is measured; NULL: cpu
+    int threads;      // threads of this rank's team; 0: all cores of the process
+    int core;         // first core this rank's team is pinned to, in hwloc order; -1: not pinned
+    size_t workspace; // bytes kernels may use inside one call; 0: none yet (see ax_device_grow)
+} ax_device_config;
+
+typedef struct ax_device_ops {
+    const char *name;
+    ax_status (*open)(ax_device *dev, const ax_device_config *config);
+    void (*close)(ax_device *dev);
+    ax_status (*alloc)(ax_device *dev, size_t bytes, void **out); // 64-byte aligned, zeroed
+    void (*free)(ax_device *dev, void *mem, size_t bytes);
+    ax_status (*copy)(ax_device *dev, void *to, const void *from, size_t bytes); // any direction
+    ax_status (*sync)(ax_device *dev); // returns when all earlier kernels are done
+    void (*describe)(ax_device *dev, char *text, size_t size); // "cpu: avx2, oneDNN 2.6.3, 2 threads"
+} ax_device_ops;
+
+struct ax_device {
+    const ax_device_ops *ops;
+    const ax_kern *kern; // every slot filled
+    int threads;
+    bool measuring;
+    void *impl;             // the backend's own
+    void *workspace;        // scratch inside one kernel call; reused by the next
+    size_t workspace_size;  // bytes at workspace
+    size_t workspace_need;  // most bytes any kernel asked for so far (grown by measuring)
+    int64_t matmul_flops;   // 2*m*n*k of every gemm and attention issued since open
+    void (*poll)(void *ctx); // called between kernels and row chunks, so host communicators progress
+    void *poll_ctx;
+};
+
+ax_status ax_device_open(const ax_device_config *config, ax_device *dev);
+void ax_device_close(ax_device *dev); // a zeroed device is legal
+
+ax_status ax_device_alloc(ax_device *dev, size_t bytes, void **out);
+void ax_device_free(ax_device *dev, void *mem, size_t bytes);
+ax_status ax_device_copy(ax_device *dev, void *to, const void *from, size_t bytes);
+ax_status ax_device_sync(ax_device *dev);
+
+// Sets the workspace to `bytes` (what a measuring device reported as workspace_need). Set-up only.
+ax_status ax_device_grow(ax_device *dev, size_t bytes);
+
+// Names of the backends in this build, NULL-terminated, and whether `name` can run on this machine
+// (a reason in plain words when not; NULL when it can).
+const char *const *ax_device_names(void);
+const char *ax_device_missing(const char *name);
+
+// Cores this process may run on.
+int ax_device_cores(void);
+
+// Text for `axonn info`: instruction set, libraries and their versions, bf16 path in use.
+void ax_device_describe(ax_device *dev, char *text, size_t size);
