@@ -38,8 +38,9 @@ ax_status ax_arena_alloc(ax_arena *a, size_t bytes, void **out)
              a->name, bytes);
     size_t need = (bytes + ALIGN - 1) / ALIGN * ALIGN + ALIGN;
     if (need > a->size - a->used)
-        AX_FAIL(AX_EINTERNAL, "arena %s: %zu bytes wanted, %zu of %zu used: it was measured smaller",
-                a->name, bytes, a->used, a->size);
+        AX_FAIL(AX_EINTERNAL,
+                "arena %s: %zu bytes wanted, %zu of %zu used: it was measured smaller", a->name,
+                bytes, a->used, a->size);
     if (a->measuring) {
         *out = (void *)(uintptr_t)(ALIGN + a->used);
     } else {
@@ -50,6 +51,13 @@ ax_status ax_arena_alloc(ax_arena *a, size_t bytes, void **out)
     if (a->used > a->peak)
         a->peak = a->used;
     return AX_OK;
+}
+
+void ax_arena_fini(ax_arena *a)
+{
+    if (a->base)
+        UNPOISON(a->base, a->size);
+    *a = (ax_arena){0};
 }
 
 size_t ax_arena_mark(const ax_arena *a)

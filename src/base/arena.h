@@ -3,10 +3,10 @@
 // allocated.
 //
 //     ax_arena a = ax_arena_measure("step");
-//     build(&a);                                  // every ax_arena_alloc succeeds, none may be read
+//     build(&a);                       // every ax_arena_alloc succeeds, none may be read
 //     void *mem = device_alloc(a.peak);
 //     a = ax_arena_over("step", mem, a.peak);
-//     build(&a);                                  // the same calls, now with real pointers
+//     build(&a);                       // the same calls, now with real pointers
 //
 // Pieces are aligned to 64 bytes. Release follows the stack: everything after a mark goes at once.
 // Under AddressSanitizer the gaps between pieces are poisoned.
@@ -31,6 +31,9 @@ ax_arena ax_arena_over(const char *name, void *base, size_t size);
 // is not NULL but must not be touched. AX_EINTERNAL when the arena is too small: the measuring
 // pass took another path than the binding one.
 ax_status ax_arena_alloc(ax_arena *a, size_t bytes, void **out);
+
+// Ends the use of the memory at base, which the caller may then free. A zeroed arena is legal.
+void ax_arena_fini(ax_arena *a);
 
 size_t ax_arena_mark(const ax_arena *a);
 void ax_arena_release(ax_arena *a, size_t mark);

@@ -9,8 +9,8 @@ typedef struct block {
 static block philox(uint64_t seed, uint64_t stream, uint64_t index)
 {
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-    block c = {{(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream,
-                (uint32_t)(stream >> 32)}};
+    block c = {
+        {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream, (uint32_t)(stream >> 32)}};
     for (int round = 0; round < 10; round++) {
         uint64_t p0 = (uint64_t)0xD2511F53u * c.v[0];
         uint64_t p1 = (uint64_t)0xCD9E8D57u * c.v[2];

@@ -4,13 +4,18 @@
 //     AX_TRY(ax_corpus_open(&options, tokenizer, &c));          // reads the files, once a process
 //     ax_loader l;
 //     AX_TRY(ax_loader_init(&l, c, AX_TRAIN, seq, batch, seed)); // refuses data below one step
-//     ax_loader_sample(&l, step, row, ids);                      // seq + 1 ids of one row of a batch
+//     ax_loader_row(&l, step, row, inputs, targets);             // one row of a batch
 //
 // The stream is every document's ids followed by the end-of-document id, in file order. The last
-// `valid_fraction` of it is held out, or `valid` names files of its own. Sample i is ids
-// [i*seq, i*seq + seq] of the stream: seq inputs and the seq targets one to their right. A batch is a pure
-// function of (seed, step): row j of step s (from 1) is number g = (s-1)*batch + j of the endless
-// list of epochs, each epoch a permutation of all samples of its own.
+// `valid_fraction` of it is held out (training ends at round(tokens * (1 - fraction))), or `valid`
+// names files of its own. Sample i is ids [i*seq, i*seq + seq] of the stream: seq inputs and the
+// seq targets one to their right. A batch is a pure function of (seed, step): row j of step s
+// (from 1) is number g = (s-1)*batch + j of the endless list of epochs, each epoch a permutation of
+// all samples of its own.
+//
+// JSONL: one object a line, its text under `text_key`; empty lines are skipped, CRLF, a leading
+// byte-order mark and a last line without newline are legal. Text files are read as bytes, one
+// document a file.
 #pragma once
 #include "base/text.h"
 #include "data/tokenizer.h"
@@ -33,12 +38,21 @@ typedef enum ax_split {
 
 typedef struct ax_corpus ax_corpus; // read-only once open; may be shared by the rank threads
 
-// AX_EIO, AX_EFORMAT name the file, line and byte. Empty files and documents are counted and warned of.
+// AX_EIO, AX_EFORMAT name the file, line and byte (from 0); AX_EUSAGE a file that does not exist.
+// Empty files and documents are skipped, counted and warned of. `t` must outlive the corpus.
 ax_status ax_corpus_open(const ax_data_options *options, const ax_tokenizer *t, ax_corpus **out);
 void ax_corpus_close(ax_corpus *c);
 const int32_t *ax_corpus_tokens(const ax_corpus *c, ax_split split, int64_t *count);
 int64_t ax_corpus_documents(const ax_corpus *c, ax_split split);
 int64_t ax_corpus_bytes(const ax_corpus *c, ax_split split); // bytes of text behind the tokens
+
+// Evaluation: the split in file order as windows of seq targets, stride seq, the last shorter one
+// included, so that every id but the first is a target exactly once. 0 windows below two ids.
+int64_t ax_corpus_windows(const ax_corpus *c, ax_split split, int64_t seq);
+// Window `i`: seq inputs and seq targets; beyond the end inputs are the end-of-document id and
+// targets -1. Returns how many targets count.
+int64_t ax_corpus_window(const ax_corpus *c, ax_split split, int64_t seq, int64_t i,
+                         int32_t *inputs, int32_t *targets);
 
 typedef struct ax_loader {
     const ax_corpus *corpus;

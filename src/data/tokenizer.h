@@ -28,7 +28,8 @@ const char *ax_tokenizer_name(const ax_tokenizer *t);
 ax_status ax_tokenizer_encode(const ax_tokenizer *t, const char *text, size_t length, ax_ids *ids);
 
 // The bytes of one id, not terminated; the end-of-document id has none. AX_EFORMAT: no such id.
-ax_status ax_tokenizer_decode(const ax_tokenizer *t, int32_t id, const char **bytes, size_t *length);
+ax_status ax_tokenizer_decode(const ax_tokenizer *t, int32_t id, const char **bytes,
+                              size_t *length);
 
 ax_status ax_ids_push(ax_ids *ids, int32_t id);
 void ax_ids_fini(ax_ids *ids);

@@ -1,0 +1,339 @@
+#include "nn/model.h"
+
+#include "nn/shape.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static ax_param *find(ax_model *m, int block, const char *name)
+{
+    char full[64];
+    if (block < 0)
+        snprintf(full, sizeof full, "%s", name);
+    else
+        snprintf(full, sizeof full, "blk.%d.%s", block, name);
+    int i = ax_params_find(&m->params, full);
+    return i < 0 ? NULL : &m->params.list[i];
+}
+
+static ax_norm norm_of(ax_model *m, int block, const char *weight, const char *bias)
+{
+    bool gpt = m->nn.arch->kind == AX_GPT;
+    return (ax_norm){.kind = gpt ? AX_LAYERNORM : AX_RMSNORM,
+                     .weight = find(m, block, weight),
+                     .bias = find(m, block, bias)};
+}
+
+static void build_attention(ax_model *m, int i, ax_block *b)
+{
+    ax_side side = m->nn.layout.attention;
+    b->norm1 = norm_of(m, i, "attn_norm.weight", "attn_norm.bias");
+    ax_linear_init(
+        &m->nn, &b->qkv,
+        &(ax_linear_config){.index = i * AX_BLOCK_LINEARS,
+                            .weights = {find(m, i, "attn.q.weight"), find(m, i, "attn.k.weight"),
+                                        find(m, i, "attn.v.weight")},
+                            .biases = {find(m, i, "attn.q.bias"), find(m, i, "attn.k.bias"),
+                                       find(m, i, "attn.v.bias")},
+                            .inner = side});
+    ax_linear_init(&m->nn, &b->o,
+                   &(ax_linear_config){.index = i * AX_BLOCK_LINEARS + 1,
+                                       .weights = {find(m, i, "attn.o.weight")},
+                                       .biases = {find(m, i, "attn.o.bias")},
+                                       .transposed = true,
+                                       .inner = side});
+    ax_attention_init(&m->nn, &b->attention);
+}
+
+static void build_mlp(ax_model *m, int i, ax_block *b)
+{
+    ax_linear_config up = {.index = i * AX_BLOCK_LINEARS + 2, .inner = m->nn.layout.mlp};
+    ax_param *gate = find(m, i, "mlp.gate.weight");
+    b->norm2 = norm_of(m, i, "mlp_norm.weight", "mlp_norm.bias");
+    up.weights[0] = gate ? gate : find(m, i, "mlp.up.weight");
+    up.weights[1] = gate ? find(m, i, "mlp.up.weight") : NULL;
+    up.biases[0] = find(m, i, "mlp.up.bias");
+    ax_linear_init(&m->nn, &b->up, &up);
+    ax_linear_init(&m->nn, &b->down,
+                   &(ax_linear_config){.index = i * AX_BLOCK_LINEARS + 3,
+                                       .weights = {find(m, i, "mlp.down.weight")},
+                                       .biases = {find(m, i, "mlp.down.bias")},
+                                       .transposed = true,
+                                       .inner = m->nn.layout.mlp});
+}
+
+static void build_ends(ax_model *m)
+{
+    ax_param *table = find(m, -1, "embed.weight"), *head = find(m, -1, "head.weight");
+    m->embed = (ax_embed){.positions = find(m, -1, "positions.weight"), .tied = !head};
+    ax_slab_init(&m->embed.slab, -1, 1, &table);
+    if (head)
+        ax_slab_init(&m->head_slab, -1, 1, &head);
+    m->final_norm = norm_of(m, -1, "final_norm.weight", "final_norm.bias");
+    m->head.slab = head ? &m->head_slab : &m->embed.slab;
+    m->head.tied = !head;
+}
+
+static void build(ax_model *m)
+{
+    int layers = (int)m->nn.arch->layers, n = 0;
+    for (int i = 0; i < layers; i++) {
+        ax_block *b = &m->blocks[i];
+        build_attention(m, i, b);
+        build_mlp(m, i, b);
+        m->slabs[n++] = &b->qkv.slab;
+        m->slabs[n++] = &b->o.slab;
+        m->slabs[n++] = &b->up.slab;
+        m->slabs[n++] = &b->down.slab;
+    }
+    build_ends(m);
+    m->nn.order = m->slabs;
+    m->nn.layers = n;
+    m->slabs[n++] = &m->embed.slab;
+    m->slabs[n] = m->head.slab;
+}
+
+ax_status ax_model_init(ax_model *m, const ax_model_config *config)
+{
+    *m = (ax_model){.nn = {.dev = config->dev,
+                           .grid = config->grid,
+                           .arch = config->arch,
+                           .layout = config->layout,
+                           .act = config->act,
+                           .acc = config->act == AX_F64 ? AX_F64 : AX_F32,
+                           .step = config->step,
+                           .call = config->call,
+                           .overlap = config->overlap,
+                           .recompute = config->recompute,
+                           .keep_gathered = config->keep_gathered,
+                           .first_micro = true,
+                           .last_micro = true}};
+    size_t layers = (size_t)config->arch->layers;
+    m->params.act = m->nn.act;
+    m->params.acc = m->nn.acc;
+    ax_status st = ax_shape_params(config->arch, &config->layout, &m->params);
+    for (int i = 0; i < m->params.count && st == AX_OK; i++)
+        st = ax_param_place(&m->params.list[i], config->grid);
+    m->head.chunk_rows = ax_head_chunk_rows(&m->nn);
+    m->blocks = calloc(layers, sizeof *m->blocks);
+    m->saved = calloc(layers, sizeof *m->saved);
+    m->stream = calloc(layers + 1, sizeof *m->stream);
+    m->slabs = calloc(layers * AX_BLOCK_LINEARS + 2, sizeof *m->slabs);
+    m->head.host_sums = malloc((size_t)m->head.chunk_rows * 4 * sizeof(double));
+    if (st == AX_OK && m->blocks && m->saved && m->stream && m->slabs && m->head.host_sums) {
+        build(m);
+        return AX_OK;
+    }
+    ax_model_fini(m);
+    AX_CHECK(st != AX_OK, AX_ENOMEM, "no memory to describe a model of %zu blocks", layers);
+    return st;
+}
+
+void ax_model_fini(ax_model *m)
+{
+    ax_params_fini(&m->params);
+    free(m->blocks);
+    free(m->saved);
+    free(m->stream);
+    free(m->slabs);
+    free(m->head.host_sums);
+    *m = (ax_model){0};
+}
+
+static ax_status bind_tables(ax_model *m, ax_arena *run)
+{
+    const ax_layout *l = &m->nn.layout;
+    ax_tensor positions, inv_freq = {0};
+    AX_TRY(ax_tensor_alloc(run, AX_I32, 1, l->rows, &m->ids));
+    AX_TRY(ax_tensor_alloc(run, AX_I32, 1, l->rows, &m->targets));
+    AX_TRY(ax_tensor_alloc(run, AX_I32, 1, l->rows_attention, &positions));
+    AX_TRY(ax_tensor_alloc(run, AX_I32, 1, l->rows_outer, &m->embed.row_position));
+    if (m->nn.arch->kind == AX_LLAMA)
+        AX_TRY(ax_tensor_alloc(run, m->nn.acc, 1, m->nn.arch->head_dim / 2, &inv_freq));
+    for (int64_t i = 0; i < m->nn.arch->layers; i++) {
+        m->blocks[i].attention.positions = positions;
+        m->blocks[i].attention.inv_freq = inv_freq;
+    }
+    return AX_OK;
+}
+
+ax_status ax_model_bind(ax_model *m, ax_arena *run, int what)
+{
+    AX_TRY(ax_params_bind(&m->params, m->nn.grid, run, what));
+    int slabs = m->nn.layers + 2;
+    AX_TRY(ax_weights_bind(&m->nn, m->slabs, slabs, run, what & AX_BIND_GRAD));
+    return bind_tables(m, run);
+}
+
+static ax_status upload_positions(ax_model *m, ax_tensor to, int64_t first)
+{
+    for (int64_t i = 0; i < to.cols; i++) {
+        int32_t position = (int32_t)((first + i) % m->nn.layout.seq);
+        AX_TRY(ax_device_copy(m->nn.dev, (int32_t *)to.data + i, &position, sizeof position));
+    }
+    return AX_OK;
+}
+
+// inv_freq[i] = theta^(-2i/D): RoFormer (arXiv 2104.09864), eq. 15.
+static ax_status upload_frequencies(ax_model *m, ax_tensor to)
+{
+    const ax_arch *a = m->nn.arch;
+    for (int64_t i = 0; i < to.cols; i++) {
+        double wide = pow(a->rope_theta, -2.0 * (double)i / (double)a->head_dim);
+        float narrow = (float)wide;
+        size_t size = ax_dtype_size(to.dtype);
+        AX_TRY(ax_device_copy(m->nn.dev, (char *)to.data + (size_t)i * size,
+                              to.dtype == AX_F64 ? (void *)&wide : (void *)&narrow, size));
+    }
+    return AX_OK;
+}
+
+ax_status ax_model_upload(ax_model *m)
+{
+    const ax_layout *l = &m->nn.layout;
+    const ax_attention *a = &m->blocks[0].attention;
+    AX_TRY(upload_positions(m, a->positions, 0)); // what is held here starts with a whole sequence
+    int64_t first = l->outer == AX_SIDE_ROWS ? m->nn.grid->cx * l->rows_outer : 0;
+    AX_TRY(upload_positions(m, m->embed.row_position, first));
+    if (a->rotary)
+        AX_TRY(upload_frequencies(m, a->inv_freq));
+    for (int i = 0; i < m->params.count; i++)
+        if (m->params.list[i].matrix && m->params.list[i].grad.data)
+            AX_TRY(ax_fill(m->nn.dev, m->params.list[i].grad, 0.0)); // padding stays zero
+    return AX_OK;
+}
+
+static ax_status load_batch(ax_model *m, const int32_t *ids, const int32_t *targets)
+{
+    size_t bytes = ax_tensor_bytes(m->ids);
+    if (m->nn.dev->measuring)
+        return AX_OK;
+    AX_TRY(ax_device_copy(m->nn.dev, m->ids.data, ids, bytes));
+    return targets ? ax_device_copy(m->nn.dev, m->targets.data, targets, bytes) : AX_OK;
+}
+
+static ax_status new_stream(ax_model *m, ax_tensor *out)
+{
+    const ax_nn *nn = &m->nn;
+    return ax_tensor_alloc(nn->step, nn->acc, nn->layout.rows_outer,
+                           nn->arch->hidden / nn->grid->shape.y, out);
+}
+
+// Embedding and blocks. `save`: what backward needs stays in the step arena; else only the stream.
+static ax_status forward(ax_model *m, bool save)
+{
+    ax_nn *nn = &m->nn;
+    nn->phase = AX_FORWARD;
+    if (nn->overlap & AX_OAG)
+        AX_TRY(ax_weights_begin(nn, nn->order[0])); // arrives under the embedding
+    AX_TRY(new_stream(m, &m->stream[0]));
+    AX_TRY(ax_embed_layer_fwd(nn, &m->embed, m->ids, m->stream[0]));
+    for (int64_t i = 0; i < nn->arch->layers; i++) {
+        AX_TRY(new_stream(m, &m->stream[i + 1]));
+        size_t mark = ax_arena_mark(nn->step);
+        AX_TRY(ax_block_fwd(nn, &m->blocks[i], m->stream[i], &m->saved[i], m->stream[i + 1]));
+        if (!save || nn->recompute)
+            ax_arena_release(nn->step, mark);
+    }
+    return AX_OK;
+}
+
+typedef struct final_state {
+    ax_tensor sums, h; // of the final norm: row sums; (rows_outer, H/Gy) act
+} final_state;
+
+static ax_status final_fwd(ax_model *m, final_state *f)
+{
+    ax_nn *nn = &m->nn;
+    ax_tensor x = m->stream[nn->arch->layers];
+    AX_TRY(
+        ax_tensor_alloc(nn->step, nn->acc, x.rows, ax_norm_sums_width(&m->final_norm), &f->sums));
+    AX_TRY(ax_nn_saved(nn, x.rows, x.cols, &f->h));
+    return ax_norm_layer_fwd(nn, &m->final_norm, x, f->sums, f->h);
+}
+
+static ax_status block_bwd(ax_model *m, int64_t i, ax_tensor d)
+{
+    ax_nn *nn = &m->nn;
+    size_t mark = ax_arena_mark(nn->step);
+    if (nn->recompute) {
+        ax_tensor again;
+        nn->phase = AX_RECOMPUTE;
+        AX_TRY(new_stream(m, &again));
+        AX_TRY(ax_block_fwd(nn, &m->blocks[i], m->stream[i], &m->saved[i], again));
+    }
+    nn->phase = AX_BACKWARD;
+    AX_TRY(ax_block_bwd(nn, &m->blocks[i], m->stream[i], &m->saved[i], d));
+    ax_arena_release(nn->step, mark);
+    return AX_OK;
+}
+
+static ax_status clear_vector_grads(ax_model *m)
+{
+    for (int sum = 0; sum < AX_SUMS; sum++)
+        for (int copies = 0; copies < 2; copies++)
+            AX_TRY(ax_fill(m->nn.dev, m->params.vector_grad[sum][copies], 0.0));
+    return AX_OK;
+}
+
+ax_status ax_model_micro_batch(ax_model *m, const int32_t *ids, const int32_t *targets,
+                               double *loss_sum)
+{
+    ax_nn *nn = &m->nn;
+    size_t mark = ax_arena_mark(nn->step), call = ax_arena_mark(nn->call);
+    final_state f;
+    ax_tensor d, dh;
+    AX_TRY(load_batch(m, ids, targets));
+    if (nn->first_micro)
+        AX_TRY(clear_vector_grads(m));
+    AX_TRY(forward(m, true));
+    AX_TRY(final_fwd(m, &f));
+
+    AX_TRY(new_stream(m, &d));
+    AX_TRY(ax_nn_scratch(nn, d.rows, d.cols, &dh));
+    AX_TRY(ax_head_loss_bwd(nn, &m->head, f.h, m->targets, loss_sum, dh));
+    AX_TRY(ax_fill(nn->dev, d, 0.0));
+    AX_TRY(ax_norm_layer_bwd(nn, &m->final_norm, m->stream[nn->arch->layers], f.sums, dh, d));
+    for (int64_t i = nn->arch->layers - 1; i >= 0; i--)
+        AX_TRY(block_bwd(m, i, d));
+    AX_TRY(ax_embed_layer_bwd(nn, &m->embed, m->ids, d));
+    AX_TRY(ax_grads_drain(nn));
+    ax_arena_release(nn->call, call);
+    ax_arena_release(nn->step, mark);
+    return AX_OK;
+}
+
+ax_status ax_model_loss(ax_model *m, const int32_t *ids, const int32_t *targets, double *loss_sum,
+                        double *token_loss)
+{
+    ax_nn *nn = &m->nn;
+    size_t mark = ax_arena_mark(nn->step);
+    final_state f;
+    AX_TRY(load_batch(m, ids, targets));
+    AX_TRY(forward(m, false));
+    AX_TRY(final_fwd(m, &f));
+    AX_TRY(ax_head_loss(nn, &m->head, f.h, m->targets, loss_sum, token_loss));
+    ax_arena_release(nn->step, mark);
+    return AX_OK;
+}
+
+ax_status ax_model_logits(ax_model *m, const int32_t *ids, int64_t row, float *logits)
+{
+    ax_nn *nn = &m->nn;
+    size_t mark = ax_arena_mark(nn->step);
+    final_state f;
+    ax_tensor out, narrow;
+    AX_TRY(load_batch(m, ids, NULL));
+    AX_TRY(forward(m, false));
+    AX_TRY(final_fwd(m, &f));
+    AX_TRY(ax_tensor_alloc(nn->step, nn->acc, 1, nn->layout.vocab_padded, &out));
+    AX_TRY(ax_tensor_alloc(nn->step, AX_F32, 1, nn->layout.vocab_padded, &narrow));
+    AX_TRY(ax_head_logits(nn, &m->head, f.h, row, out));
+    AX_TRY(ax_copy(nn->dev, out, narrow));
+    if (!nn->dev->measuring)
+        AX_TRY(ax_device_copy(nn->dev, logits, narrow.data, ax_tensor_bytes(narrow)));
+    ax_arena_release(nn->step, mark);
+    return AX_OK;
+}

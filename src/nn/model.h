@@ -1,0 +1,60 @@
+// A GPT or Llama model on a grid: embedding, blocks, final norm, head.
+//
+//     ax_model m;
+//     AX_TRY(ax_model_init(&m, &config));              // structure: no memory of the device
+//     AX_TRY(ax_model_bind(&m, &run, AX_BIND_STATE | AX_BIND_GRAD)); // takes views from an arena
+//     AX_TRY(ax_model_upload(&m));                     // tables, once the arena is real
+//     AX_TRY(ax_params_init(&m.params, grid, dev, seed));
+//     AX_TRY(ax_model_micro_batch(&m, ids, targets, &loss_sum)); // forward and backward
+//
+// Activations come from the step and call arenas, stack-wise: after each call they are empty again.
+// Run the same calls under a measuring device and grid to learn how large the three arenas must be.
+#pragma once
+#include "nn/block.h"
+#include "nn/embed.h"
+#include "nn/loss.h"
+
+typedef struct ax_model_config {
+    const ax_arch *arch; // checked; must outlive the model
+    ax_layout layout;
+    const ax_grid *grid;
+    ax_device *dev;
+    ax_arena *step, *call;
+    ax_dtype act;     // f32, bf16 (acc f32) or f64 (acc f64)
+    unsigned overlap; // ax_overlap bits
+    bool recompute, keep_gathered;
+} ax_model_config;
+
+typedef struct ax_model {
+    ax_nn nn;
+    ax_params params;
+    ax_embed embed;
+    ax_block *blocks; // L
+    ax_norm final_norm;
+    ax_head head;
+    ax_slab head_slab;      // untied
+    ax_slab **slabs;        // all, linear layers first
+    ax_block_saved *saved;  // L
+    ax_tensor *stream;      // L + 1: inputs of the blocks, and the output of the last
+    ax_tensor ids, targets; // (1, m) i32
+} ax_model;
+
+ax_status ax_model_init(ax_model *m, const ax_model_config *config);
+void ax_model_fini(ax_model *m); // a zeroed model is legal
+
+// `what`: AX_BIND_STATE, AX_BIND_GRAD (param.h). Twice: measuring, then over memory.
+ax_status ax_model_bind(ax_model *m, ax_arena *run, int what);
+ax_status ax_model_upload(ax_model *m);
+
+// ids, targets: m host values each (target < 0: does not count). loss_sum: over this (data, z)
+// coordinate's rows, equal on all ranks of x*y. Collective over x*y*z. Set nn.first_micro,
+// last_micro and loss_scale before.
+ax_status ax_model_micro_batch(ax_model *m, const int32_t *ids, const int32_t *targets,
+                               double *loss_sum);
+
+// Forward alone. token_loss: NULL or m doubles.
+ax_status ax_model_loss(ax_model *m, const int32_t *ids, const int32_t *targets, double *loss_sum,
+                        double *token_loss);
+
+// Logits of the token that follows row `row` of ids: V padded host floats.
+ax_status ax_model_logits(ax_model *m, const int32_t *ids, int64_t row, float *logits);

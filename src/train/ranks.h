@@ -1,0 +1,15 @@
+// Runs one function on every rank of a job: as threads of this process, or as this process's rank
+// under mpirun or srun.
+//
+//     AX_TRY(ax_ranks_run(4, train_rank, &ctx));       // four local ranks
+//     AX_TRY(ax_ranks_run_mpi(train_rank, &ctx));      // the launcher's
+//
+// A rank that fails aborts the job: its peers return AX_ECOMM from whatever they wait in. Returns
+// the status of the rank that failed first on its own account, else AX_OK.
+#pragma once
+#include "comm/comm.h"
+
+typedef ax_status ax_rank_main(void *ctx, ax_comm *world);
+
+ax_status ax_ranks_run(int ranks, ax_rank_main *main, void *ctx);
+ax_status ax_ranks_run_mpi(ax_rank_main *main, void *ctx);

@@ -1,0 +1,182 @@
+#include "train/trainer.h"
+
+#include "train/step.h"
+
+#include <stdlib.h>
+
+static ax_arena *arena_of(ax_trainer *t, int i)
+{
+    ax_arena *const all[AX_ARENAS] = {&t->run, &t->step, &t->call};
+    return all[i];
+}
+
+static const char *const arena_name[AX_ARENAS] = {"run", "step", "call"};
+
+static ax_status init_model(ax_trainer *t)
+{
+    const ax_trainer_config *c = &t->config;
+    AX_TRY(ax_model_init(&t->model, &(ax_model_config){.arch = c->arch,
+                                                       .layout = t->layout,
+                                                       .grid = &t->grid,
+                                                       .dev = &t->dev,
+                                                       .step = &t->step,
+                                                       .call = &t->call,
+                                                       .act = c->act,
+                                                       .overlap = c->overlap,
+                                                       .recompute = c->recompute,
+                                                       .keep_gathered = c->keep_gathered}));
+    t->optim = (ax_optim){
+        .params = &t->model.params, .grid = &t->grid, .dev = &t->dev, .config = c->optim};
+    t->optim.config.overlap_data = c->overlap & AX_ODATA;
+    t->optim.config.overlap_update = c->overlap & AX_OUPDATE;
+    t->model.nn.grad_ready = ax_optim_grad_ready;
+    t->model.nn.grad_ctx = &t->optim;
+    size_t tokens = (size_t)(t->layout.accumulation * t->layout.rows);
+    t->ids = calloc(tokens, sizeof *t->ids);
+    t->targets = calloc(tokens, sizeof *t->targets);
+    AX_CHECK(t->ids && t->targets, AX_ENOMEM, "no memory for the %zu token ids of a step", tokens);
+    return ax_model_bind(&t->model, &t->run, c->inference ? 0 : AX_BIND_STATE | AX_BIND_GRAD);
+}
+
+static ax_status choose_layout(ax_trainer *t)
+{
+    const ax_trainer_config *c = &t->config;
+    return ax_layout_choose(c->arch, &c->grid, c->batch, c->micro_batch, c->activations,
+                            &t->layout);
+}
+
+// The largest of everything a job of this kind does: a step, an evaluation, a token.
+static ax_status rehearse(ax_trainer *t)
+{
+    double loss;
+    ax_step_result result;
+    if (!t->config.inference)
+        AX_TRY(ax_step(t, 0.0, &result));
+    t->size.matmul_flops = t->dev.matmul_flops;
+    ax_comm_trace step_alone = t->trace;
+    AX_TRY(ax_model_loss(&t->model, t->ids, t->targets, &loss, NULL));
+    AX_TRY(ax_model_logits(&t->model, t->ids, 0, NULL));
+    t->trace = step_alone;
+    return AX_OK;
+}
+
+static ax_status measure_into(ax_trainer *t, int rank)
+{
+    ax_device_config dev = {
+        .name = "measure", .as = t->config.device, .threads = t->config.threads};
+    AX_TRY(choose_layout(t));
+    AX_TRY(ax_device_open(&dev, &t->dev));
+    AX_TRY(ax_grid_open_measure(t->config.grid, rank, t->layout.kv_copies, &t->grid));
+    ax_grid_trace(&t->grid, &t->trace);
+    for (int i = 0; i < AX_ARENAS; i++)
+        *arena_of(t, i) = ax_arena_measure(arena_name[i]);
+    AX_TRY(init_model(t));
+    AX_TRY(rehearse(t));
+    for (int i = 0; i < AX_ARENAS; i++)
+        t->size.arena[i] = arena_of(t, i)->peak;
+    t->size.workspace = t->dev.workspace_need;
+    return AX_OK;
+}
+
+ax_status ax_trainer_measure_traffic(const ax_trainer_config *config, int rank,
+                                     ax_trainer_size *out, ax_comm_trace *trace)
+{
+    ax_trainer t = {.config = *config};
+    ax_status st = measure_into(&t, rank);
+    if (st == AX_OK) {
+        *out = t.size;
+        if (trace)
+            *trace = t.trace;
+    }
+    ax_comm *world = t.grid.world;
+    ax_trainer_close(&t);
+    ax_comm_close(world);
+    return st;
+}
+
+ax_status ax_trainer_measure(const ax_trainer_config *config, int rank, ax_trainer_size *out)
+{
+    return ax_trainer_measure_traffic(config, rank, out, NULL);
+}
+
+// Cores are shared out evenly; ranks are pinned only where each gets cores of its own.
+static ax_device_config device_config(const ax_trainer *t, const ax_comm *world)
+{
+    const ax_trainer_config *c = &t->config;
+    int ranks = c->local_ranks ? c->local_ranks : world->size, cores = ax_device_cores();
+    int threads = c->threads ? c->threads : cores / ranks;
+    threads = threads < 1 ? 1 : threads;
+    bool fits = (long long)threads * ranks <= cores;
+    return (ax_device_config){.name = c->device,
+                              .threads = threads,
+                              .core = fits && ranks > 1 ? world->rank % ranks * threads : -1,
+                              .workspace = t->size.workspace};
+}
+
+static ax_status open_arenas(ax_trainer *t)
+{
+    for (int i = 0; i < AX_ARENAS; i++) {
+        AX_TRY(ax_device_alloc(&t->dev, t->size.arena[i], &t->memory[i]));
+        *arena_of(t, i) = ax_arena_over(arena_name[i], t->memory[i], t->size.arena[i]);
+    }
+    return AX_OK;
+}
+
+static ax_status open_local(ax_trainer *t, ax_comm *world)
+{
+    AX_TRY(ax_trainer_measure(&t->config, world->rank, &t->size));
+    ax_device_config dev = device_config(t, world);
+    AX_TRY(ax_device_open(&dev, &t->dev));
+    return open_arenas(t);
+}
+
+ax_status ax_trainer_open(const ax_trainer_config *config, ax_comm *world, ax_trainer *t)
+{
+    *t = (ax_trainer){.config = *config};
+    ax_status st = choose_layout(t); // the same answer on every rank
+    if (st != AX_OK)
+        return st;
+    AX_TRY_TO(failed, ax_comm_agree(world, open_local(t, world)));
+    ax_comm_trace_attach(world, &t->trace);
+    ax_comm_set_lazy(world, config->lazy);
+    AX_TRY_TO(failed, ax_grid_open(world, config->grid, t->layout.kv_copies, &t->grid));
+    t->dev.poll = ax_grid_poll;
+    t->dev.poll_ctx = &t->grid;
+    AX_TRY_TO(failed, ax_comm_agree(world, init_model(t)));
+    AX_TRY_TO(failed, ax_comm_agree(world, ax_model_upload(&t->model)));
+    return AX_OK;
+failed:
+    ax_trainer_close(t);
+    return st;
+}
+
+void ax_trainer_close(ax_trainer *t)
+{
+    // Peers may still be reading this rank's new weights. After an abort this returns at once.
+    if (t->model.params.list)
+        (void)ax_optim_settle(&t->optim);
+    free(t->ids);
+    free(t->targets);
+    ax_model_fini(&t->model);
+    ax_grid_close(&t->grid);
+    for (int i = 0; i < AX_ARENAS; i++)
+        ax_arena_fini(arena_of(t, i));
+    for (int i = 0; i < AX_ARENAS; i++)
+        if (t->memory[i])
+            ax_device_free(&t->dev, t->memory[i], t->size.arena[i]);
+    ax_device_close(&t->dev);
+    *t = (ax_trainer){0};
+}
+
+int64_t ax_trainer_rows(const ax_trainer *t)
+{
+    return t->layout.accumulation * t->layout.micro_batch;
+}
+
+int64_t ax_trainer_row(const ax_trainer *t, int64_t i)
+{
+    const ax_grid_shape *s = &t->grid.shape;
+    int64_t coordinate = (int64_t)t->grid.cd * s->z + t->grid.cz;
+    int64_t micro = i / t->layout.micro_batch, row = i % t->layout.micro_batch;
+    return (micro * s->z * s->data + coordinate) * t->layout.micro_batch + row;
+}
