@@ -32,7 +32,13 @@ ax_status ax_fail(ax_status st, const char *file, int line, const char *fmt, ...
 // The last message that ax_fail logged on this thread, or "". Valid until the next failure.
 const char *ax_error_text(void);
 
-#define AX_FAIL(st, ...) return ax_fail((st), __FILE__, __LINE__, __VA_ARGS__)
+// Returns its own copy of the status, so that the compiler sees that a failure is not AX_OK.
+#define AX_FAIL(status, ...)                                                                       \
+    do {                                                                                           \
+        const ax_status ax_fail_status = (status);                                                 \
+        ax_fail(ax_fail_status, __FILE__, __LINE__, __VA_ARGS__);                                  \
+        return ax_fail_status;                                                                     \
+    } while (0)
 #define AX_CHECK(cond, st, ...)                                                                    \
     do {                                                                                           \
         if (!(cond))                                                                               \

@@ -7,13 +7,16 @@
 //     AX_TRY(ax_comm_wait(&r));
 //
 // Rules. Every call is collective over its communicator: all ranks issue the same calls in the
-// same order with the same count, limit, dtype and op. The requests of one communicator complete
-// in the order of their begin. `send` may not change and `recv` may not be read until the wait
-// returns; completion includes that every peer has read this rank's memory. Errors may
-// arrive late: begin and wait both return them. A request is the caller's memory and may be reused
-// after its wait. Sums are made in rank order, starting from rank 0, in f32 for bf16 data (f64 for
-// f64) and rounded once: every backend gives the same bits, and every rank the same bits as the
-// others. A communicator of one rank copies (or does nothing when recv == send).
+// same order, waits too, with the same count, limit, dtype and op. The requests of one
+// communicator complete in the order of their begin. `send` may not change and `recv` may not be
+// read until the wait returns; completion includes that every peer has read this rank's memory.
+// Errors may arrive late: begin and wait both return them. A request is the caller's memory and
+// may be reused after its wait. Sums are made in rank order, starting from rank 0, in f32 for bf16
+// data (f64 for f64) and rounded once: every backend gives the same bits, and every rank the same
+// bits as the others. A communicator of one rank copies (or does nothing when recv == send).
+//
+// In place is legal where a rank's own piece lies: recv == send (allreduce), send == recv +
+// rank*count (allgather), recv == send + rank*count (reduce_scatter). Any other overlap is refused.
 //
 // Backends: `local` (ranks are threads of this process), `mpi` (any MPI 3 library), and `measure`
 // (no peers: transfers are checked and counted, nothing moves). Hooks wrap any communicator.
@@ -81,10 +84,12 @@ typedef struct ax_comm_ops {
 struct ax_comm {
     const ax_comm_ops *ops;
     int rank, size;
-    char name[16]; // axis name, for traces and errors
+    char name[16];       // axis name, for traces and errors
     ax_req *head, *tail; // unfinished requests in order
     uint64_t issued;
-    bool lazy; // see ax_comm_set_lazy
+    bool lazy;        // see ax_comm_set_lazy
+    bool measuring;   // no memory is touched
+    ax_status failed; // what broke it; every later request returns the same
     void *impl;
     struct ax_comm_trace *trace; // NULL: not traced; inherited by split
 };
@@ -94,9 +99,11 @@ struct ax_comm {
 ax_status ax_comm_local_open(int ranks, ax_comm **worlds);
 // MPI: collective over the job. AX_EUNSUPPORTED in a build without MPI.
 ax_status ax_comm_mpi_open(ax_comm **world);
-// A communicator without peers that only checks and counts.
+// A communicator without peers that only checks and counts. It can't be split: what other ranks
+// would say is unknown, so each axis is opened with the rank and size it would have.
 ax_status ax_comm_measure_open(int rank, int size, ax_comm **world);
 
+// Collective, with no request outstanding. A world is closed after the communicators split from it.
 ax_status ax_comm_split(ax_comm *c, const char *name, int color, int key, ax_comm **out);
 void ax_comm_close(ax_comm *c); // NULL is legal
 void ax_comm_abort(ax_comm *c, const char *why);
@@ -104,9 +111,10 @@ void ax_comm_abort(ax_comm *c, const char *why);
 ax_status ax_comm_allreduce_begin(ax_comm *c, const ax_xfer *x, ax_req *r);
 ax_status ax_comm_allgather_begin(ax_comm *c, const ax_xfer *x, ax_req *r);
 ax_status ax_comm_reduce_scatter_begin(ax_comm *c, const ax_xfer *x, ax_req *r);
-ax_status ax_comm_bcast_begin(ax_comm *c, const ax_xfer *x, int root, ax_req *r); // recv on all; send ignored
-ax_status ax_comm_wait(ax_req *r);     // a request that was never begun (zeroed) returns at once
-ax_status ax_comm_progress(ax_comm *c); // polls; never blocks
+ax_status ax_comm_bcast_begin(ax_comm *c, const ax_xfer *x, int root,
+                              ax_req *r); // recv on all; send ignored
+ax_status ax_comm_wait(ax_req *r);        // a request that was never begun (zeroed) returns at once
+ax_status ax_comm_progress(ax_comm *c);   // polls; never blocks
 
 // Begin and wait in one.
 ax_status ax_comm_allreduce(ax_comm *c, const ax_xfer *x);
@@ -131,9 +139,11 @@ const char *const *ax_comm_names(void);
 const char *ax_comm_missing(const char *name);
 
 // How this process was started: read from the launcher's variables (Open MPI, MPICH/PMI, PMIx,
-// Slurm) without opening anything. tasks = 1 and launcher NULL: started plainly.
+// Slurm) without opening anything. tasks = 1 and launcher NULL: started plainly; tasks = 0: the
+// launcher does not say how many.
 typedef struct ax_launch {
-    const char *launcher; // "Open MPI mpirun", "MPICH mpirun", "srun"; NULL
+    const char *launcher; // "Open MPI mpirun", "MPICH mpirun", "srun", "PMIx"; NULL
     int rank, tasks;
+    int local_tasks; // on this machine; 0: not said
 } ax_launch;
 ax_launch ax_comm_launch(void);

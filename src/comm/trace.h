@@ -33,3 +33,7 @@ typedef struct ax_comm_trace {
 
 void ax_comm_trace_attach(ax_comm *c, ax_comm_trace *t);
 void ax_comm_trace_reset(ax_comm_trace *t);
+
+// For comm.c. AX_EINTERNAL when the rows are used up.
+ax_status ax_comm_trace_count(ax_comm_trace *t, const ax_comm *c, ax_coll coll, const ax_xfer *x);
+void ax_comm_trace_spent(ax_comm_trace *t, const ax_comm *c, double seconds);

@@ -7,10 +7,10 @@
 //     ax_device_free(&dev, mem);
 //     ax_device_close(&dev);
 //
-// Backends: `ref` is plain C, single-threaded, float, double and bf16: it defines what every kernel means.
-// `cpu` is oneDNN for matmuls, OpenMP and vector code for the rest. `measure` opens nothing and
-// computes nothing: kernels check their shapes, count flops and return; arenas measured under it
-// are what the real run allocates.
+// Backends: `ref` is plain C, single-threaded, float, double and bf16: it defines what every kernel
+// means. `cpu` is oneDNN for matmuls, OpenMP and vector code for the rest. `measure` opens nothing
+// and computes nothing: kernels check their shapes, count flops and return; arenas measured under
+// it are what the real run allocates.
 //
 // One rank owns a device and calls it from one thread. Kernels run in call order; on host
 // backends a call returns when the work is done.
@@ -32,13 +32,16 @@ typedef struct ax_device_config {
 
 typedef struct ax_device_ops {
     const char *name;
-    ax_status (*open)(ax_device *dev, const ax_device_config *config);
+    ax_status (*open)(ax_device *dev, const ax_device_config *config); // sets dev->kern
     void (*close)(ax_device *dev);
     ax_status (*alloc)(ax_device *dev, size_t bytes, void **out); // 64-byte aligned, zeroed
     void (*free)(ax_device *dev, void *mem, size_t bytes);
     ax_status (*copy)(ax_device *dev, void *to, const void *from, size_t bytes); // any direction
     ax_status (*sync)(ax_device *dev); // returns when all earlier kernels are done
-    void (*describe)(ax_device *dev, char *text, size_t size); // "cpu: avx2, oneDNN 2.6.3, 2 threads"
+    void (*describe)(ax_device *dev, char *text,
+                     size_t size); // "cpu: avx2, oneDNN 2.6.3, 2 threads"
+    const char *(*kern_name)(const ax_device *dev, const char *slot); // what runs a known slot
+    bool (*fast_bf16)(void); // whether the processor multiplies bf16 itself; NULL: it does not
 } ax_device_ops;
 
 struct ax_device {
@@ -46,12 +49,13 @@ struct ax_device {
     const ax_kern *kern; // every slot filled
     int threads;
     bool measuring;
-    void *impl;             // the backend's own
-    void *workspace;        // scratch inside one kernel call; reused by the next
-    size_t workspace_size;  // bytes at workspace
-    size_t workspace_need;  // most bytes any kernel asked for so far (grown by measuring)
-    int64_t matmul_flops;   // 2*m*n*k of every gemm and attention issued since open
-    void (*poll)(void *ctx); // called between kernels and row chunks, so host communicators progress
+    void *impl;            // the backend's own
+    void *workspace;       // scratch inside one kernel call; reused by the next
+    size_t workspace_size; // bytes at workspace
+    size_t workspace_need; // most bytes any kernel asked for so far (grown by measuring)
+    int64_t matmul_flops;  // 2*m*n*k of every gemm and attention issued since open
+    void (*poll)(
+        void *ctx); // called between kernels and row chunks, so host communicators progress
     void *poll_ctx;
 };
 
@@ -70,6 +74,9 @@ ax_status ax_device_grow(ax_device *dev, size_t bytes);
 // (a reason in plain words when not; NULL when it can).
 const char *const *ax_device_names(void);
 const char *ax_device_missing(const char *name);
+
+// Whether bf16 is faster than f32 on this backend and machine, and not only smaller.
+bool ax_device_has_bf16(const char *name);
 
 // Cores this process may run on.
 int ax_device_cores(void);

@@ -4,7 +4,8 @@
 // Letters: m token rows, k in, n out, H width, T tokens of a sequence, A query heads, K kv heads,
 // D head size. Dtypes: "act" is the activation dtype (f32, f64, bf16), "acc" its accumulation
 // dtype (f64 for f64, else f32). A tensor's dtype decides; combinations not named are refused
-// with AX_EINTERNAL. All kernels accept strided rows unless they say packed. Empty tensors are legal.
+// with AX_EINTERNAL. All kernels accept strided rows unless they say packed. Empty tensors are
+// legal.
 // "+=" marks outputs that are added to.
 #pragma once
 #include "dev/device.h"
@@ -28,16 +29,18 @@ typedef struct ax_gemm_args { // c (m, n) = op(a) (m, k) * op(b) (k, n) + beta *
     double beta;       // 0 (c need not be initialised) or 1
 } ax_gemm_args;
 
+enum { AX_HEAD_DIM_MAX = 256 }; // larger heads are refused (AX_EUNSUPPORTED)
+
 // Causal self-attention over `sequences` sequences of T rows: for each head, softmax(q k^T * scale
 // + causal mask) v. Query head h reads kv head h / (heads / kv_heads).
 typedef struct ax_attention_args {
     int64_t sequences, seq; // rows = sequences * seq
     int64_t heads, kv_heads, head_dim;
     double scale;
-    ax_tensor q, k, v; // (rows, heads*D), (rows, kv_heads*D) x2; act; strided views of one qkv
-    ax_tensor out;     // (rows, heads*D) act: written by fwd, read by bwd
-    ax_tensor lse;     // (rows, heads) acc: log of the sum of exponentials; written by fwd
-    ax_tensor dout;    // bwd: (rows, heads*D) act
+    ax_tensor q, k, v;    // (rows, heads*D), (rows, kv_heads*D) x2; act; strided views of one qkv
+    ax_tensor out;        // (rows, heads*D) act: written by fwd, read by bwd
+    ax_tensor lse;        // (rows, heads) acc: log of the sum of exponentials; written by fwd
+    ax_tensor dout;       // bwd: (rows, heads*D) act
     ax_tensor dq, dk, dv; // bwd: written
 } ax_attention_args;
 
@@ -52,13 +55,13 @@ typedef struct ax_norm_args {
     ax_norm_kind kind;
     int64_t width; // whole H
     double eps;
-    ax_tensor x;    // (m, cols) acc
-    ax_tensor w, b; // (1, cols) acc; b.data NULL: no bias (always for RMSNorm)
-    ax_tensor sums; // (m, 2) acc. fwd: {sum x, sum x^2} (RMSNorm: {0, sum x^2})
-    ax_tensor y;    // fwd: (m, cols) act
-    ax_tensor dy;   // bwd: (m, cols) act
-    ax_tensor dsums; // bwd: (m, 2) acc: {sum dy*w, sum dy*w*xhat} (RMSNorm: {0, sum dy*w*xhat})
-    ax_tensor dx;   // bwd: (m, cols) acc, +=
+    ax_tensor x;      // (m, cols) acc
+    ax_tensor w, b;   // (1, cols) acc; b.data NULL: no bias (always for RMSNorm)
+    ax_tensor sums;   // (m, 2) acc. fwd: {sum x, sum x^2} (RMSNorm: {0, sum x^2})
+    ax_tensor y;      // fwd: (m, cols) act
+    ax_tensor dy;     // bwd: (m, cols) act
+    ax_tensor dsums;  // bwd: (m, 2) acc: {sum dy*w, sum dy*w*xhat} (RMSNorm: {0, sum dy*w*xhat})
+    ax_tensor dx;     // bwd: (m, cols) acc, +=
     ax_tensor dw, db; // bwd: (1, cols) acc, +=; db.data NULL: none
 } ax_norm_args;
 
@@ -68,19 +71,19 @@ typedef struct ax_xent_args {
     int64_t first, vocab;
     ax_tensor logits;  // (rows, cols) acc
     ax_tensor targets; // (1, rows) i32; < 0: this row does not count
-    ax_tensor max;     // (1, rows) acc: max kernel writes the slice's; the others read the global one
-    ax_tensor sums;    // (rows, 2) acc: {sum of exp(l - max), target logit if here, else 0}
-    double scale;      // bwd: 1/N
+    ax_tensor max;  // (1, rows) acc: max kernel writes the slice's; the others read the global one
+    ax_tensor sums; // (rows, 2) acc: {sum of exp(l - max), target logit if here, else 0}
+    double scale;   // bwd: 1/N
     ax_tensor dlogits; // (rows, cols) act: written; 0 in rows that do not count and in padding
 } ax_xent_args;
 
 typedef struct ax_adamw_args { // one run of elements, packed rows of 1 x count
     const ax_step_scalars *step;
-    double weight_decay;  // 0 for parameters that are not decayed
-    ax_tensor master;     // acc: updated
-    ax_tensor m, v;       // acc: updated
-    ax_tensor grad;       // acc: read
-    ax_tensor weight;     // act or acc: the new weight, rounded; may be master itself
+    double weight_decay; // 0 for parameters that are not decayed
+    ax_tensor master;    // acc: updated
+    ax_tensor m, v;      // acc: updated
+    ax_tensor grad;      // acc: read
+    ax_tensor weight;    // act or acc: the new weight, rounded; may be master itself
 } ax_adamw_args;
 
 struct ax_kern {
@@ -157,8 +160,9 @@ ax_status ax_add(ax_device *dev, ax_tensor x, ax_tensor y);
 ax_status ax_fill(ax_device *dev, ax_tensor x, double value);
 ax_status ax_square_sum(ax_device *dev, ax_tensor x, double out[2]);
 
-// Name of what runs a slot on this device, for info and traces ("gemm": "onednn sgemm").
+// Name of what runs a slot on this device, for info and traces ("gemm": "onednn sgemm"); NULL:
+// there is no such slot.
 const char *ax_kern_name(const ax_device *dev, const char *slot);
 
-// The backends' tables (dev_registry.c is their only other user).
+// The reference: other backends take from it what they do not override.
 extern const ax_kern ax_kern_ref;

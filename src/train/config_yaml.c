@@ -12,7 +12,7 @@ enum { KEY_MAX = 256 }; // of a dotted key; bounds the nesting, too
 
 typedef struct reader {
     const char *path;
-    char *bytes;
+    const char *bytes;
     size_t length;
     yaml_parser_t parser;
     ax_config_key *set;
@@ -216,17 +216,25 @@ static ax_status read_bytes(const char *path, char **bytes, size_t *length)
     return AX_OK;
 }
 
-ax_status ax_config_yaml_read(const char *path, ax_config_key *set, void *ctx)
+ax_status ax_config_yaml_parse(const char *text, size_t length, const char *name,
+                               ax_config_key *set, void *ctx)
 {
-    reader r = {.path = path, .set = set, .ctx = ctx};
-    AX_TRY(read_bytes(path, &r.bytes, &r.length));
-    if (!yaml_parser_initialize(&r.parser)) {
-        free(r.bytes);
-        AX_FAIL(AX_ENOMEM, "%s: no memory for the YAML parser", path);
-    }
-    yaml_parser_set_input_string(&r.parser, (const unsigned char *)r.bytes, r.length);
+    reader r = {.path = name, .length = length, .set = set, .ctx = ctx};
+    if (!yaml_parser_initialize(&r.parser))
+        AX_FAIL(AX_ENOMEM, "%s: no memory for the YAML parser", name);
+    r.bytes = text;
+    yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, length);
     ax_status st = read_stream(&r);
     yaml_parser_delete(&r.parser);
-    free(r.bytes);
+    return st;
+}
+
+ax_status ax_config_yaml_read(const char *path, ax_config_key *set, void *ctx)
+{
+    char *bytes;
+    size_t length;
+    AX_TRY(read_bytes(path, &bytes, &length));
+    ax_status st = ax_config_yaml_parse(bytes, length, path, set, ctx);
+    free(bytes);
     return st;
 }

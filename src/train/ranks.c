@@ -89,6 +89,7 @@ ax_status ax_ranks_run_mpi(ax_rank_main *main, void *ctx)
     AX_TRY(ax_comm_mpi_open(&world));
     log.rank = world->rank;
     log.ranks = world->size;
+    log.muted = false;
     ax_log_setup(log);
     ax_status st = serve(main, ctx, world);
     ax_comm_close(world);

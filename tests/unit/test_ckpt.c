@@ -1,9 +1,7 @@
-// Checkpoints: what one grid saves, every grid loads; foreign bytes are refused by name; a save that
-// fails or is killed harms nothing.
+// Checkpoints: what one grid saves, every grid loads; what does not fit is refused by name; a save
+// that fails or is killed harms nothing.
 #include "base/log.h"
-#include "base/rng.h"
 #include "ckpt/ckpt.h"
-#include "ckpt/safetensors.h"
 #include "dev/kern.h"
 
 #include <setjmp.h>
@@ -56,13 +54,7 @@ ssize_t pwrite(int fd, const void *bytes, size_t count, off_t offset)
 // Nothing here outlives a crash of the machine, so nothing waits for the disk.
 int fsync(int fd)
 {
-    (void)fd;
-    return fails_now() ? -1 : 0;
-}
-
-int ftruncate(int fd, off_t size)
-{
-    return fails_now() ? -1 : (int)syscall(SYS_ftruncate, fd, size);
+    return fd < 0 || fails_now() ? -1 : 0;
 }
 
 int rename(const char *from, const char *to)
@@ -82,13 +74,19 @@ int mkdir(const char *path, mode_t mode)
 
 // ---- a place to save in
 
-static char *path_in(const char *root, const char *name)
+// root/name; kept, each once, until the next test.
+static const char *path_in(const char *root, const char *name)
 {
-    static _Thread_local char paths[4][512];
-    static _Thread_local int turn;
-    char *path = paths[turn++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", root, name);
-    return path;
+    static char paths[32][512];
+    static int count;
+    char path[sizeof paths[0]];
+    count = name ? count : 0;
+    snprintf(path, sizeof path, "%s/%s", root, name ? name : "");
+    for (int i = 0; i < count; i++)
+        if (strcmp(paths[i], path) == 0)
+            return paths[i];
+    assert_in_range(count, 0, 31);
+    return memcpy(paths[count++], path, sizeof path);
 }
 
 static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -102,6 +100,7 @@ static int open_place(void **state)
     char *root = strdup("/tmp/axonn-test-ckpt-XXXXXX");
     ax_log_setup((ax_log_config){.ranks = 1, .muted = true});
     *state = root;
+    path_in("", NULL); // forgets the last test's
     return root && mkdtemp(root) ? 0 : -1;
 }
 
@@ -150,7 +149,7 @@ static const ax_param model[] = {
      .matrix = true},
     {.name = "whole.bias", .rows = 1, .cols = 3},
 };
-enum { PARAMS = sizeof model / sizeof model[0], SMALL = 9 };
+enum { PARAMS = sizeof model / sizeof model[0], SMALL = 9, FEW = 3 };
 
 // What element (row, col) of a tensor holds, in double; a few are no ordinary numbers.
 static double value(const char *name, int kind, int64_t row, int64_t col)
@@ -158,8 +157,10 @@ static double value(const char *name, int kind, int64_t row, int64_t col)
     uint64_t index = (uint64_t)(row * 4096 + col);
     if (index % 31 == 7)
         return -0.0;
-    double v = (float)ax_rng_normal(3 + (uint64_t)kind, ax_rng_stream(name), index);
-    return index % 37 == 5 ? v * 1e-42 : v;
+    uint64_t mix = (index * 4 + (uint64_t)kind) * 0x9e3779b97f4a7c15u + (uint64_t)name[0];
+    double v = (float)(mix ^ mix >> 29) * 0x1p-63 - 1;
+    v = (float)v;
+    return index % 37 == 5 ? (float)(v * 1e-42) : v;
 }
 
 typedef struct scene {
@@ -167,6 +168,7 @@ typedef struct scene {
     int kv_copies, params;
     ax_dtype act, acc;
     bool save, with_state, no_state;
+    bool converted; // the file is of another dtype
     ax_status expected;
     int64_t step;
     char *config;
@@ -179,6 +181,7 @@ typedef struct ranked {
     ax_grid g;
     ax_device dev;
     void *memory;
+    size_t bytes; // at memory
     ax_status st;
     int64_t wrong;
     char error[512];
@@ -199,7 +202,7 @@ static void put(ax_tensor t, int64_t i, double v)
         ((float *)t.data)[i] = (float)v;
 }
 
-// A float's signalling bits survive, which no arithmetic would leave alone.
+// A signalling NaN survives only where no arithmetic touches it.
 static const uint32_t odd_nan = 0x7f812345u;
 
 static bool holds_nan(const ax_param *p, int64_t row, int64_t col)
@@ -226,14 +229,14 @@ static bool same(ax_tensor t, int64_t i, double want)
     return memcmp(&got, &want, sizeof got) == 0;
 }
 
-static int64_t count_wrong(const ax_param *p, ax_tensor t, int kind)
+static int64_t count_wrong(const scene *s, const ax_param *p, ax_tensor t, int kind)
 {
     int64_t wrong = 0, end = 0;
     for (ax_run r = {0}; ax_param_next_run(p, &r); end = r.next)
         for (int64_t i = 0; i < r.count; i++) {
             if (!holds_nan(p, r.row, r.col + i))
                 wrong += !same(t, r.at + i, value(p->name, kind, r.row, r.col + i));
-            else if (t.dtype == AX_F32)
+            else if (t.dtype == AX_F32 && !s->converted)
                 wrong += memcmp((float *)t.data + r.at + i, &odd_nan, sizeof odd_nan) != 0;
         }
     for (; end < t.cols; end++)
@@ -260,6 +263,7 @@ static ax_status build(ranked *k)
     ax_arena a = ax_arena_measure("run");
     AX_TRY(ax_params_bind(&k->ps, &k->g, &a, what));
     AX_TRY(ax_device_alloc(&k->dev, a.peak, &k->memory));
+    k->bytes = a.peak;
     a = ax_arena_over("run", k->memory, a.peak);
     return ax_params_bind(&k->ps, &k->g, &a, what);
 }
@@ -285,7 +289,7 @@ static int64_t wrong_weights(const ranked *k, const ax_param *p)
     for (int d = 0; p->matrix && d < k->g.shape.data; d++) {
         ax_param other = *p;
         other.first += (d - k->g.cd) * p->part;
-        wrong += count_wrong(&other, ax_tensor_cols(p->weight, d * p->part, p->part), 0);
+        wrong += count_wrong(k->scene, &other, ax_tensor_cols(p->weight, d * p->part, p->part), 0);
     }
     return wrong;
 }
@@ -296,11 +300,11 @@ static void check_all(ranked *k)
         const ax_param *p = &k->ps.list[i];
         k->wrong += wrong_weights(k, p);
         if (p->master.data)
-            k->wrong += count_wrong(p, p->master, 0);
+            k->wrong += count_wrong(k->scene, p, p->master, 0);
         for (int64_t j = 0; p->m.data && !k->scene->with_state && j < p->m.cols; j++)
             k->wrong += element(p->m, j) != 0 || element(p->v, j) != 0;
         if (p->m.data && k->scene->with_state)
-            k->wrong += count_wrong(p, p->m, 1) + count_wrong(p, p->v, 2);
+            k->wrong += count_wrong(k->scene, p, p->m, 1) + count_wrong(k->scene, p, p->v, 2);
     }
 }
 
@@ -324,7 +328,7 @@ static void *run_rank(void *arg)
             check_all(k);
     }
     snprintf(k->error, sizeof k->error, "%s", ax_error_text());
-    ax_device_free(&k->dev, k->memory);
+    ax_device_free(&k->dev, k->memory, k->bytes);
     ax_params_fini(&k->ps);
     ax_device_close(&k->dev);
     ax_grid_close(&k->g);
@@ -334,10 +338,25 @@ static void *run_rank(void *arg)
 
 enum { RANKS_MAX = 8 };
 
-// Plays a scene on all ranks of its grid; returns rank 0's message.
-static const char *play(scene s)
+static ax_status finish_play(const scene *s, ranked *ranks, int count, const char **why)
 {
     static char error[512];
+    for (int i = 0; i < count; i++) {
+        if (ranks[i].st != ranks[0].st || ranks[i].wrong)
+            print_message("%s, rank %d of %s: %s, %lld wrong: %s\n", s->save ? "save" : "load", i,
+                          s->grid, ax_status_name(ranks[i].st), (long long)ranks[i].wrong,
+                          ranks[i].error);
+        assert_int_equal(ranks[i].st, ranks[0].st);
+        assert_int_equal(ranks[i].wrong, 0);
+    }
+    snprintf(error, sizeof error, "%s", ranks[0].error);
+    *why = error;
+    return ranks[0].st;
+}
+
+// Plays a scene on all ranks of its grid, which must return the same; *why: rank 0's message.
+static ax_status play_any(scene s, const char **why)
+{
     ax_grid_shape shape;
     ax_comm *worlds[RANKS_MAX];
     pthread_t threads[RANKS_MAX];
@@ -353,16 +372,18 @@ static const char *play(scene s)
     }
     for (int i = 0; i < count; i++)
         pthread_join(threads[i], NULL);
-    for (int i = 0; i < count; i++) {
-        if (ranks[i].st != s.expected || ranks[i].wrong)
-            print_message("%s, rank %d of %s: %s, %lld wrong: %s\n", s.save ? "save" : "load", i,
-                          s.grid, ax_status_name(ranks[i].st), (long long)ranks[i].wrong,
-                          ranks[i].error);
-        assert_int_equal(ranks[i].st, s.expected);
-        assert_int_equal(ranks[i].wrong, 0);
-    }
-    snprintf(error, sizeof error, "%s", ranks[0].error);
-    return error;
+    return finish_play(&s, ranks, count, why);
+}
+
+static const char *play(scene s)
+{
+    const char *why;
+    ax_status st = play_any(s, &why);
+    if (st != s.expected)
+        print_message("%s of %s: %s: %s\n", s.save ? "save" : "load", s.grid, ax_status_name(st),
+                      why);
+    assert_int_equal(st, s.expected);
+    return why;
 }
 
 static scene saving(const char *grid, const char *dir)
@@ -381,8 +402,10 @@ static const struct {
     const char *grid;
     int kv_copies;
 } grids[] = {
-    {"x=1", 1},         {"x=2,y=2,z=2", 1}, {"z=8", 1}, {"data=8", 1},
-    {"x=4,z=2", 2},     {"x=8", 4},         {"y=8", 1}, {"x=4,data=2,order=dxyz", 2},
+    {"x=1", 1},        {"x=2,y=2,z=2", 1},
+    {"z=8", 1},        {"data=8", 1},
+    {"x=4,z=2", 2},    {"x=8", 4},
+    {"y=8", 1},        {"x=4,data=2,order=dxyz", 2},
     {"y=4,data=2", 1}, {"x=2,z=2,data=2", 1},
 };
 enum { GRIDS = sizeof grids / sizeof grids[0] };
@@ -459,12 +482,12 @@ static void the_bytes_lie_where_the_header_says(void **state)
     long long end_of_all = 0;
     for (int i = 0; i < PARAMS; i++) {
         const ax_param *p = &model[i];
-        char head[128], shape[64];
+        char head[256], shape[64];
         bool flat = p->rows == 1;
         snprintf(shape, sizeof shape, flat ? "[%lld]" : "[%lld, %lld]",
                  (long long)(flat ? p->cols : p->rows), (long long)p->cols);
-        snprintf(head, sizeof head, "\"%s\":{\"dtype\":\"F32\",\"shape\":%s,\"data_offsets\":",
-                 p->name, shape);
+        snprintf(head, sizeof head,
+                 "\"%.63s\":{\"dtype\":\"F32\",\"shape\":%s,\"data_offsets\":", p->name, shape);
         const char *at = memmem(file + 8, n, head, strlen(head));
         assert_non_null(at);
         long long begin, end;
@@ -474,7 +497,7 @@ static void the_bytes_lie_where_the_header_says(void **state)
         for (int64_t e = 0; e < p->rows * p->cols; e++) {
             float want = (float)value(p->name, 0, e / p->cols, e % p->cols);
             const void *expected = holds_nan(p, e / p->cols, e % p->cols) ? (const void *)&odd_nan
-                                                                         : (const void *)&want;
+                                                                          : (const void *)&want;
             assert_memory_equal(file + 8 + n + begin + e * 4, expected, 4);
         }
     }
@@ -498,6 +521,7 @@ static void float_and_double_checkpoints_are_read_by_either(void **state)
         s.act = s.acc = mine;
         play(s);
         s.act = s.acc = other;
+        s.converted = true;
         play(s);
     }
 }
@@ -602,7 +626,6 @@ static void a_broken_manifest_is_refused(void **state)
         ax_status st;
     } cases[] = {
         {"{", "manifest.json:1: not valid", AX_EFORMAT},
-        {"[]", "'format' is not a count", AX_EFORMAT},
         {"{\"format\":2}", "newer than this program", AX_EFORMAT},
         {"{\"format\":1,\"step\":-1}", "'step' is not a count", AX_EFORMAT},
         {"{\"format\":1,\"step\":1,\"updates\":1,\"tokens\":1,\"dtype\":\"i32\"}", "dtype 'i32'",
@@ -627,134 +650,18 @@ static void a_broken_manifest_is_refused(void **state)
     }
 }
 
-// ---- foreign safetensors files
-
-static void write_tensors(const char *path, const char *header, size_t data)
-{
-    size_t n = strlen(header);
-    char *bytes = calloc(1, 8 + n + data);
-    assert_non_null(bytes);
-    bytes[0] = (char)n;
-    bytes[1] = (char)(n >> 8);
-    memcpy(bytes + 8, header, n);
-    write_file(path, bytes, 8 + n + data);
-    free(bytes);
-}
-
-#define T(name, dtype, shape, begin, end)                                                          \
-    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" begin "," end   \
-    "]}"
-
-static void malformed_files_are_refused_by_file_and_tensor(void **state)
-{
-    static const struct {
-        const char *header;
-        size_t data;
-        const char *why, *tensor;
-    } cases[] = {
-        {"{" T("a", "F32", "[2]", "0", "8") "}", 7, "cut short", "'a'"},
-        {"{" T("a", "F32", "[2]", "0", "8") "}", 9, "1 bytes follow", "'a'"},
-        {"{" T("a", "F32", "[2]", "0", "8") "," T("b", "F32", "[1]", "12", "16") "}", 16,
-         "belong to no tensor", "'b'"},
-        {"{" T("a", "F32", "[2]", "4", "12") "}", 12, "belong to no tensor", "'a'"},
-        {"{" T("a", "F32", "[2]", "0", "8") "," T("b", "F32", "[2]", "4", "12") "}", 12,
-         "overlaps 'a'", "'b'"},
-        {"{" T("a", "F32", "[2]", "0", "8") "," T("b", "F32", "[2]", "0", "8") "}", 8,
-         "overlaps 'a'", "'b'"},
-        {"{" T("a", "F33", "[2]", "0", "8") "}", 8, "unknown dtype 'F33'", "'a'"},
-        {"{" T("a", "f32", "[2]", "0", "8") "}", 8, "unknown dtype 'f32'", "'a'"},
-        {"{" T("a", "F32", "[3]", "0", "8") "}", 8, "do not hold its 12 bytes", "'a'"},
-        {"{" T("a", "F32", "[2]", "8", "0") "}", 8, "do not hold", "'a'"},
-        {"{" T("a", "F32", "[2,-1]", "0", "8") "}", 8, "no size", "'a'"},
-        {"{" T("a", "F32", "[2.0]", "0", "8") "}", 8, "no size", "'a'"},
-        {"{" T("a", "F32", "2", "0", "8") "}", 8, "not an array", "'a'"},
-        {"{" T("a", "F4", "[3]", "0", "1") "}", 1, "no whole number", "'a'"},
-        {"{" T("a", "F32", "[4611686018427387904,4]", "0", "0") "}", 0, "or too many", "'a'"},
-        {"{" T("a", "F64", "[2305843009213693952]", "0", "0") "}", 0, "or too many", "'a'"},
-        {"{" T("a", "U8", "[9223372036854775]", "0", "9223372036854775") "}", 8, "cut short",
-         "'a'"},
-        {"{" T("a", "U8", "[1]", "18446744073709551615", "0") "}", 8, "too big", "\"a\""},
-        {"{" T("a", "U8", "[1]", "0", "1") "," T("a", "U8", "[1]", "1", "2") "}", 2, "duplicate",
-         "\"a\""},
-        {"{\"a\":{\"dtype\":\"U8\",\"dtype\":\"I8\"}}", 0, "duplicate", "\"a\""},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0]}}", 1, "not two offsets",
-         "'a'"},
-        {"{\"a\":[]}", 0, "not an object", "'a'"},
-        {"{\"__metadata__\":{\"n\":1}}", 0, "not a string", "'n'"},
-        {"{\"__metadata__\":[]}", 0, "not an object", "__metadata__"},
-        {" {}", 0, "does not begin with '{'", ""},
-        {"{} x", 0, "not valid", ""},
-        {"{", 0, "not valid", ""},
-        {"{\"\xff\":1}", 0, "not valid", ""},
-        {"{}", 3, "3 bytes follow", ""},
-    };
-    const char *path = path_in(*state, "foreign.safetensors");
-    ax_safetensors s;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        write_tensors(path, cases[i].header, cases[i].data);
-        assert_int_equal(ax_safetensors_open(path, &s), AX_EFORMAT);
-        if (!strstr(ax_error_text(), cases[i].why) || !strstr(ax_error_text(), path) ||
-            !strstr(ax_error_text(), cases[i].tensor))
-            fail_msg("%s: '%s' does not say '%s'", cases[i].header, ax_error_text(), cases[i].why);
-    }
-}
-
-static void a_broken_length_is_refused(void **state)
-{
-    static const struct {
-        const char *bytes;
-        size_t count;
-        const char *why;
-    } cases[] = {
-        {"", 0, "0 bytes are too few"},
-        {"\2\0\0\0\0\0\0", 7, "7 bytes are too few"},
-        {"\0\0\0\0\0\0\0\0{}", 10, "header of 0 bytes"},
-        {"\3\0\0\0\0\0\0\0{}", 10, "ends after 2 of them"},
-        {"\1\xe1\xf5\5\0\0\0\0{}", 10, "header of 100000001 bytes"},
-        {"\377\377\377\377\377\377\377\377{}", 10, "header of 18446744073709551615 bytes"},
-    };
-    const char *path = path_in(*state, "length.safetensors");
-    ax_safetensors s;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        write_file(path, cases[i].bytes, cases[i].count);
-        assert_int_equal(ax_safetensors_open(path, &s), AX_EFORMAT);
-        assert_non_null(strstr(ax_error_text(), path));
-        assert_non_null(strstr(ax_error_text(), cases[i].why));
-    }
-    assert_int_equal(ax_safetensors_open(*state, &s), AX_EIO); // a directory
-    assert_int_equal(ax_safetensors_open(path_in(*state, "none"), &s), AX_EIO);
-}
-
-static void well_formed_oddities_are_read(void **state)
-{
-    const char *path = path_in(*state, "odd.safetensors");
-    ax_safetensors s;
-    write_tensors(path,
-                  "{\"__metadata__\":{\"format\":\"pt\"}," T("late", "F32", "[1,1]", "3", "7") "," //
-                  T("none", "F64", "[0,5]", "3", "3") "," T("nibbles", "F4", "[6]", "0", "3") ","  //
-                  T("one", "BF16", "[]", "7", "9") "}   ",
-                  9);
-    assert_int_equal(ax_safetensors_open(path, &s), AX_OK);
-    assert_int_equal(s.count, 4);
-    assert_string_equal(s.list[0].name, "nibbles");
-    assert_string_equal(s.list[1].name, "none");
-    const ax_st_tensor *one = ax_safetensors_find(&s, "one");
-    assert_non_null(one);
-    assert_int_equal(one->dims, 0);
-    assert_int_equal(one->dtype, AX_ST_BF16);
-    assert_int_equal(one->end - one->begin, 2);
-    assert_null(ax_safetensors_find(&s, "two"));
-    char shape[64];
-    ax_st_print_shape(ax_safetensors_find(&s, "none"), shape, sizeof shape);
-    assert_string_equal(shape, "[0, 5]");
-    ax_safetensors_close(&s);
-    write_tensors(path, "{}", 0);
-    assert_int_equal(ax_safetensors_open(path, &s), AX_OK);
-    assert_int_equal(s.count, 0);
-    ax_safetensors_close(&s);
-}
-
 // ---- a disk that fails
+
+// The step that stands in a checkpoint; -1: there is none.
+static int64_t step_of(const char *dir)
+{
+    ax_ckpt_info info;
+    if (ax_ckpt_read_info(dir, &info) != AX_OK)
+        return -1;
+    int64_t step = info.step;
+    ax_ckpt_info_fini(&info);
+    return step;
+}
 
 static bool exists(const char *path)
 {
@@ -800,28 +707,92 @@ static void a_save_that_cannot_be_written_leaves_the_older_one(void **state)
 }
 
 // The n-th system call fails, for every n: all ranks return the same error, nothing is left over,
-// and the checkpoint that was there (of another name, or of the same) is whole.
+// and the checkpoint that was there, of another name or of the same, is whole.
 static void every_call_to_the_disk_may_fail(void **state)
 {
     for (int same_name = 0; same_name < 2; same_name++) {
         const char *old = path_in(*state, same_name ? "step-00000012" : "step-00000011");
         const char *next = path_in(*state, "step-00000012");
-        scene s = saving("x=2,y=2", old);
-        s.params = SMALL;
+        scene s = saving("x=2,y=2", old), check = loading("z=2", old);
+        s.params = check.params = FEW;
         s.step = 11;
         play(s);
-        int n = 0;
         s.dir = next;
         s.step = 12;
-        s.expected = AX_EIO;
-        for (bool over = false; !over;) {
-            atomic_store(&calls_left, ++n);
-            bool last = n > 3000;
-            assert_false(last);
-            scene attempt = s;
-            attempt.expected = NEVER;
-            (void)attempt;
-            over = n >= 0 && atomic_load(&calls_left) == 0;
+        ax_status st = AX_EIO;
+        for (int n = 1; st != AX_OK; n++) {
+            const char *why;
+            atomic_store(&calls_left, n);
+            st = play_any(s, &why);
+            bool failed = atomic_exchange(&calls_left, NEVER) <= 0;
+            assert_int_equal(st, failed ? AX_EIO : AX_OK);
+            assert_int_equal(step_of(old), same_name && !failed ? 12 : 11);
+            assert_int_equal(step_of(next), !failed ? 12 : same_name ? 11 : -1);
+            assert_false(exists(path_in(*state, ".tmp-step-00000012")));
+            if (n % 16 == 1)
+                play(check);
         }
     }
+}
+
+// The same with a process that ends there. What it leaves does not disturb the next save.
+static void a_process_may_die_at_any_call(void **state)
+{
+    const char *dir = path_in(*state, "step-00000020");
+    scene s = saving("x=1", dir), check = loading("z=2", dir);
+    s.params = check.params = FEW;
+    s.step = 20;
+    play(s);
+    s.step = 21;
+    int status = 0;
+    for (int n = 1; n == 1 || WEXITSTATUS(status) == KILLED; n++) {
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            const char *why;
+            kill_then = true;
+            atomic_store(&calls_left, n);
+            _exit(play_any(s, &why) != AX_OK);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status));
+        assert_true(WEXITSTATUS(status) == KILLED || WEXITSTATUS(status) == 0);
+        assert_in_range(step_of(dir), 20, 21);
+        play(check);
+    }
+    play(s);
+    assert_int_equal(step_of(dir), 21);
+    assert_false(exists(path_in(*state, ".tmp-step-00000020")));
+    play(check);
+}
+
+static void writes_that_stop_half_way_go_on(void **state)
+{
+    const char *dir = path_in(*state, "step-00000030");
+    atomic_store(&short_writes, true);
+    play(saving("y=2", dir));
+    atomic_store(&short_writes, false);
+    play(loading("x=2", dir));
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, open_place, close_place)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(what_one_grid_saves_every_grid_loads),
+        CASE(all_grids_write_the_same_bytes),
+        CASE(the_bytes_lie_where_the_header_says),
+        CASE(float_and_double_checkpoints_are_read_by_either),
+        CASE(bf16_runs_keep_float_masters_and_inference_needs_none),
+        CASE(the_manifest_gives_back_what_was_saved),
+        CASE(a_checkpoint_of_another_model_is_refused_by_tensor),
+        CASE(a_tensor_of_another_shape_is_refused_with_both_shapes),
+        CASE(a_broken_manifest_is_refused),
+        CASE(a_save_that_cannot_be_written_leaves_the_older_one),
+        CASE(every_call_to_the_disk_may_fail),
+        CASE(a_process_may_die_at_any_call),
+        CASE(writes_that_stop_half_way_go_on),
+    };
+    return cmocka_run_group_tests_name("ckpt", tests, NULL, NULL);
 }

@@ -1,0 +1,131 @@
+#include "ckpt/runs.h"
+
+#include "ckpt/disk.h"
+#include "dev/kern.h"
+
+#include <stdlib.h>
+
+enum { STAGE = 1 << 18 }; // elements of each host buffer; 2 MiB of doubles
+
+ax_status ax_runs_init(ax_runs *r, ax_device *dev, int fd, const char *path)
+{
+    *r = (ax_runs){.dev = dev, .fd = fd, .path = path};
+    r->raw = malloc(STAGE * sizeof(double));
+    r->ready = malloc(STAGE * sizeof(double));
+    if (r->raw && r->ready)
+        return AX_OK;
+    ax_runs_fini(r);
+    AX_FAIL(AX_ENOMEM, "%s: no memory for its buffers", path);
+}
+
+void ax_runs_fini(ax_runs *r)
+{
+    free(r->raw);
+    free(r->ready);
+    *r = (ax_runs){0};
+}
+
+// Runs that touch in the file; in a part runs always touch.
+typedef struct span {
+    int64_t place; // elements from the start of the global matrix
+    int64_t at, count;
+} span;
+
+static bool next_span(const ax_param *p, ax_run *run, span *out)
+{
+    if (!ax_param_next_run(p, run))
+        return false;
+    *out = (span){run->row * p->cols + run->col, run->at, run->count};
+    for (ax_run ahead = *run; ax_param_next_run(p, &ahead); *run = ahead) {
+        if (ahead.row * p->cols + ahead.col != out->place + out->count)
+            break;
+        out->count += ahead.count;
+    }
+    return true;
+}
+
+// The elements of a part that the host buffer holds at the moment.
+typedef struct window {
+    int64_t first, count;
+} window;
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static ax_status fetch(ax_runs *r, ax_tensor t, int64_t at, window *w)
+{
+    *w = (window){at, least(STAGE, t.cols - at)};
+    ax_tensor from = ax_tensor_cols(t, at, w->count);
+    AX_TRY(ax_device_copy(r->dev, r->raw, from.data, ax_tensor_bytes(from)));
+    return ax_device_sync(r->dev);
+}
+
+ax_status ax_runs_write(ax_runs *r, const ax_param *p, ax_tensor t, int64_t offset)
+{
+    int64_t size = (int64_t)ax_dtype_size(t.dtype);
+    window w = {0};
+    span s;
+    for (ax_run run = {0}; next_span(p, &run, &s);) {
+        while (s.count > 0) {
+            if (s.at >= w.first + w.count)
+                AX_TRY(fetch(r, t, s.at, &w));
+            int64_t n = least(s.count, w.first + w.count - s.at);
+            AX_TRY(ax_disk_write(r->fd, r->path, (char *)r->raw + (s.at - w.first) * size,
+                                 (size_t)(n * size), offset + s.place * size));
+            s = (span){s.place + n, s.at + n, s.count - n};
+        }
+    }
+    return AX_OK;
+}
+
+// Double to bf16 goes by way of float, as a master of a float run would.
+static void convert(const void *raw, ax_dtype stored, void *ready, ax_dtype dtype, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        double v = stored == AX_F64 ? ((const double *)raw)[i] : ((const float *)raw)[i];
+        if (dtype == AX_F64)
+            ((double *)ready)[i] = v;
+        else if (dtype == AX_F32)
+            ((float *)ready)[i] = (float)v;
+        else
+            ((ax_bf16 *)ready)[i] = ax_f32_to_bf16((float)v);
+    }
+}
+
+static ax_status store(ax_runs *r, ax_tensor t, ax_dtype stored, window w)
+{
+    // Equal dtypes are not converted: the payload of a NaN stays what it was.
+    void *from = r->raw;
+    if (stored != t.dtype) {
+        convert(r->raw, stored, r->ready, t.dtype, w.count);
+        from = r->ready;
+    }
+    ax_tensor to = ax_tensor_cols(t, w.first, w.count);
+    AX_TRY(ax_device_copy(r->dev, to.data, from, ax_tensor_bytes(to)));
+    return ax_device_sync(r->dev);
+}
+
+ax_status ax_runs_read(ax_runs *r, const ax_param *p, ax_tensor t, int64_t offset, ax_dtype stored)
+{
+    AX_ASSERT(stored == AX_F32 || stored == AX_F64);
+    int64_t size = (int64_t)ax_dtype_size(stored);
+    window w = {0};
+    span s;
+    AX_TRY(ax_fill(r->dev, t, 0.0));
+    for (ax_run run = {0}; next_span(p, &run, &s);) {
+        while (s.count > 0) {
+            int64_t n = least(s.count, STAGE - w.count);
+            AX_TRY(ax_disk_read(r->fd, r->path, (char *)r->raw + w.count * size, (size_t)(n * size),
+                                offset + s.place * size));
+            s = (span){s.place + n, s.at + n, s.count - n};
+            w.count += n;
+            if (w.count < STAGE)
+                continue;
+            AX_TRY(store(r, t, stored, w));
+            w = (window){w.first + w.count, 0};
+        }
+    }
+    return store(r, t, stored, w);
+}

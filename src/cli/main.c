@@ -1,0 +1,90 @@
+#include "cli/cli.h"
+
+#include "base/log.h"
+
+#include <malloc.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+const ax_verb ax_verbs[] = {
+    {"train", "pretrain or continue training a model on text",
+     "axonn train --config examples/quickstart.yaml\n"
+     "axonn train data.train=book.txt train.steps=200 train.out=out/book --ranks 4 --grid x=2,z=2\n"
+     "mpirun -n 4 axonn train --config examples/quickstart.yaml",
+     ax_cmd_train},
+    {"generate", "continue a prompt with a trained model",
+     "axonn generate model.init=out/book \"In the beginning\" generate.tokens=300",
+     ax_cmd_generate},
+    {"eval", "token-weighted loss and perplexity of a model on data",
+     "axonn eval model.init=out/book data.valid=other.txt --json", ax_cmd_eval},
+    {"selftest", "prove on this machine that a model and grid give the serial numbers",
+     "axonn selftest --ranks 8 --grid x=2,y=2,z=2\n"
+     "axonn selftest model.preset=gpt2-124m --grid x=3,z=2\n"
+     "mpirun -n 4 axonn selftest device=ref",
+     ax_cmd_selftest},
+    {"info", "build, devices, instruction sets, libraries, ranks and how they were found",
+     "axonn info\naxonn info --json", ax_cmd_info},
+    {"help", "this list, the page of a verb, or all keys",
+     "axonn help train\naxonn help keys\naxonn help keys train", ax_cmd_help},
+    {NULL, NULL, NULL, NULL},
+};
+
+static const ax_verb *find(const char *name)
+{
+    for (const ax_verb *v = ax_verbs; v->name; v++)
+        if (strcmp(v->name, name) == 0)
+            return v;
+    return NULL;
+}
+
+static ax_status unknown(const char *name)
+{
+    const char *names[16];
+    int n = 0;
+    for (const ax_verb *v = ax_verbs; v->name && n < 15; v++)
+        names[n++] = v->name;
+    names[n] = NULL;
+    const char *near = ax_nearest(name, names);
+    if (near)
+        AX_FAIL(AX_EUSAGE, "no verb '%s'; did you mean '%s'? (axonn help lists all)", name, near);
+    AX_FAIL(AX_EUSAGE, "no verb '%s' (axonn help lists all)", name);
+}
+
+static int exit_status(ax_status st)
+{
+    return st == AX_OK ? 0 : st == AX_EUSAGE ? 2 : 1;
+}
+
+// Libraries take and return large temporaries; handing their pages back to the system each time
+// costs up to a third of an MPI collective.
+static void keep_pages(void)
+{
+    mallopt(M_MMAP_THRESHOLD, 1 << 30);
+    mallopt(M_TRIM_THRESHOLD, 1 << 30);
+}
+
+int main(int argc, char **argv)
+{
+    ax_launch launch = ax_comm_launch();
+    // Until communication is open, what one rank has to say all have: rank 0 speaks.
+    ax_log_setup((ax_log_config){.rank = launch.rank,
+                                 .ranks = launch.tasks > 0 ? launch.tasks : 1,
+                                 .level = AX_LOG_INFO,
+                                 .muted = launch.launcher && launch.rank > 0});
+    signal(SIGXFSZ, SIG_IGN); // a limit on file sizes arrives as a failed write, with a message
+    keep_pages();
+    if (argc < 2)
+        return exit_status(ax_cmd_help(0, NULL)) == 0 ? 2 : 1;
+    if (strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "--help") == 0)
+        return exit_status(ax_cmd_help(0, NULL));
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("axonn %s\n", AX_VERSION);
+        return 0;
+    }
+    const ax_verb *verb = find(argv[1]);
+    ax_status st = verb ? verb->run(argc - 2, argv + 2) : unknown(argv[1]);
+    if (fflush(stdout) != 0 && st == AX_OK)
+        st = AX_EIO;
+    return exit_status(st);
+}

@@ -1,0 +1,98 @@
+#include "dev/dev_registry.h"
+
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+int ax_device_cores(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return 1;
+    int count = CPU_COUNT(&set);
+    return count > 0 ? count : 1;
+}
+
+// Measuring is a mode, not a backend: the backend named by `as` answers the workspace queries,
+// and neither memory nor kernels of it are used.
+ax_status ax_device_open(const ax_device_config *config, ax_device *dev)
+{
+    bool measuring = strcmp(config->name, "measure") == 0;
+    const char *name = measuring ? (config->as ? config->as : "cpu") : config->name;
+    const ax_device_ops *ops = ax_device_ops_find(name);
+    AX_CHECK(ops, AX_EUNSUPPORTED, "device %s: %s", name, ax_device_missing(name));
+    AX_CHECK(config->threads >= 0, AX_EUSAGE, "device %s: %d threads: need 0 (all cores) or more",
+             name, config->threads);
+    ax_device opened = {
+        .ops = ops,
+        .threads = config->threads ? config->threads : ax_device_cores(),
+        .measuring = measuring,
+    };
+    AX_TRY(ops->open(&opened, config));
+    ax_status st = ax_device_grow(&opened, config->workspace);
+    if (st != AX_OK) {
+        ops->close(&opened);
+        return st;
+    }
+    *dev = opened;
+    return AX_OK;
+}
+
+void ax_device_close(ax_device *dev)
+{
+    if (!dev->ops)
+        return;
+    ax_device_free(dev, dev->workspace, dev->workspace_size);
+    dev->ops->close(dev);
+    *dev = (ax_device){0};
+}
+
+ax_status ax_device_alloc(ax_device *dev, size_t bytes, void **out)
+{
+    if (dev->measuring) {
+        *out = (void *)(uintptr_t)64; // aligned, not NULL, and never touched
+        return AX_OK;
+    }
+    return dev->ops->alloc(dev, bytes, out);
+}
+
+void ax_device_free(ax_device *dev, void *mem, size_t bytes)
+{
+    if (mem && !dev->measuring)
+        dev->ops->free(dev, mem, bytes);
+}
+
+ax_status ax_device_copy(ax_device *dev, void *to, const void *from, size_t bytes)
+{
+    return dev->measuring || bytes == 0 ? AX_OK : dev->ops->copy(dev, to, from, bytes);
+}
+
+ax_status ax_device_sync(ax_device *dev)
+{
+    return dev->measuring ? AX_OK : dev->ops->sync(dev);
+}
+
+ax_status ax_device_grow(ax_device *dev, size_t bytes)
+{
+    void *mem = NULL;
+    if (bytes)
+        AX_TRY(ax_device_alloc(dev, bytes, &mem));
+    ax_device_free(dev, dev->workspace, dev->workspace_size);
+    dev->workspace = mem;
+    dev->workspace_size = bytes;
+    return AX_OK;
+}
+
+void ax_device_describe(ax_device *dev, char *text, size_t size)
+{
+    int n = dev->measuring ? snprintf(text, size, "measuring ") : 0;
+    if (n >= 0 && (size_t)n < size)
+        dev->ops->describe(dev, text + n, size - (size_t)n);
+}
+
+bool ax_device_has_bf16(const char *name)
+{
+    const ax_device_ops *ops = ax_device_ops_find(name);
+    return ops && ops->fast_bf16 && ops->fast_bf16();
+}

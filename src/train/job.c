@@ -1,0 +1,230 @@
+#include "train/job.h"
+
+#include "base/log.h"
+#include "ckpt/ckpt.h"
+#include "train/config_yaml.h"
+#include "train/selftest.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+// ---- model.init: the checkpoint that brings its own model ----
+
+ax_status ax_job_checkpoint(const char *path, char *dir, size_t size)
+{
+    char latest[4200], name[256] = "";
+    AX_CHECK(strlen(path) + 64 < size, AX_EUSAGE, "model.init: the path is too long");
+    snprintf(dir, size, "%s", path);
+    snprintf(latest, sizeof latest, "%s/latest", path);
+    FILE *f = fopen(latest, "r");
+    if (!f) {
+        AX_CHECK(access(path, F_OK) == 0, AX_EUSAGE, "model.init=%s: %s", path, strerror(errno));
+        return AX_OK;
+    }
+    bool read = fgets(name, sizeof name, f);
+    fclose(f);
+    name[strcspn(name, "\n")] = 0;
+    AX_CHECK(read && *name && !strchr(name, '/'), AX_EFORMAT,
+             "%s: does not name a checkpoint directory beside it", latest);
+    snprintf(dir, size, "%s/%s", path, name);
+    return AX_OK;
+}
+
+// The model and the tokenizer are the checkpoint's; the user may repeat a key, not change it.
+static ax_status take_key(void *ctx, const char *key, const char *value, const char *where)
+{
+    ax_run_config *c = ctx;
+    char present[4096];
+    bool ours = strncmp(key, "model.", 6) == 0 || strcmp(key, "data.tokenizer") == 0;
+    bool shape = ours && strcmp(key, "model.init") != 0 && strcmp(key, "model.preset") != 0;
+    if (!shape)
+        return AX_OK;
+    if (!ax_options_is_set(&c->options, key))
+        return ax_options_set(&c->options, key, value, where);
+    AX_TRY(ax_options_get(&c->options, key, present, sizeof present));
+    AX_CHECK(strcmp(present, value) == 0, AX_EUSAGE,
+             "%s=%s, but the checkpoint in model.init has %s: leave the key out", key, present,
+             value);
+    return AX_OK;
+}
+
+static ax_status read_init(ax_job *job)
+{
+    ax_run_config *c = job->config;
+    ax_ckpt_info info;
+    if (strcmp(c->init, "random") == 0)
+        return AX_OK;
+    AX_TRY(ax_job_checkpoint(c->init, job->init, sizeof job->init));
+    AX_TRY(ax_ckpt_read_info(job->init, &info));
+    ax_status st = ax_config_yaml_parse(info.config, strlen(info.config), job->init, take_key, c);
+    ax_ckpt_info_fini(&info);
+    return st;
+}
+
+// ---- what the ranks share ----
+
+static unsigned overlap_bits(const ax_train_options *o)
+{
+    static const struct {
+        const char *name;
+        unsigned bit;
+    } point[] = {{"oag", AX_OAG}, {"rag", AX_RAG},    {"oar", AX_OAR},
+                 {"ors", AX_ORS}, {"data", AX_ODATA}, {"update", AX_OUPDATE}};
+    unsigned bits = 0;
+    for (size_t i = 0; i < sizeof point / sizeof point[0]; i++)
+        if (ax_config_overlaps(o, point[i].name))
+            bits |= point[i].bit;
+    return bits;
+}
+
+static ax_status choose_dtype(const ax_run_config *c, const char *device, ax_dtype *act)
+{
+    int64_t wish = c->train.precision;
+    if (strcmp(device, "ref") == 0) {
+        AX_CHECK(wish == AX_CONFIG_AUTO_PRECISION, AX_EUSAGE,
+                 "device=ref computes in double; leave train.precision out");
+        *act = AX_F64;
+        return AX_OK;
+    }
+    bool bf16 =
+        wish == AX_CONFIG_BF16 || (wish == AX_CONFIG_AUTO_PRECISION && ax_device_has_bf16(device));
+    *act = bf16 ? AX_BF16 : AX_F32;
+    return AX_OK;
+}
+
+static ax_status choose_grid(ax_job *job)
+{
+    const ax_run_config *c = job->config;
+    ax_trainer_config *t = &job->trainer;
+    if (strcmp(c->grid, "auto") != 0)
+        AX_TRY(ax_grid_parse(c->grid, &t->grid));
+    if (job->ranks == 0)
+        job->ranks = strcmp(c->grid, "auto") == 0 ? 1 : ax_grid_ranks(&t->grid);
+    if (strcmp(c->grid, "auto") == 0)
+        return ax_layout_first_grid(&c->arch, job->ranks, t->batch, t->micro_batch, t->activations,
+                                    &t->grid);
+    AX_CHECK(ax_grid_ranks(&t->grid) == job->ranks, AX_EUSAGE,
+             "grid %s has %d ranks, but %d were started: make the product of the axes %d", c->grid,
+             ax_grid_ranks(&t->grid), job->ranks, job->ranks);
+    return AX_OK;
+}
+
+// Any grid may score and generate: what the last sequences lack is padded.
+static void fit_batch(ax_job *job, int64_t batch)
+{
+    int64_t ranks = job->ranks ? job->ranks : 1;
+    ax_grid_shape g;
+    if (!job->ranks && strcmp(job->config->grid, "auto") != 0 &&
+        ax_grid_parse(job->config->grid, &g) == AX_OK)
+        ranks = ax_grid_ranks(&g);
+    job->trainer.batch = (batch + ranks - 1) / ranks * ranks;
+    job->trainer.micro_batch = 0;
+}
+
+static ax_status resolve(ax_job *job)
+{
+    static const ax_activations held[] = {AX_ACT_AUTO, AX_ACT_SHARDED, AX_ACT_REPLICATED};
+    ax_run_config *c = job->config;
+    const ax_train_options *o = &c->train;
+    ax_trainer_config *t = &job->trainer;
+    ax_layout layout;
+    *t = (ax_trainer_config){.arch = &c->arch,
+                             .batch = o->batch,
+                             .micro_batch = o->micro_batch,
+                             .activations = held[o->activations],
+                             .threads = (int)o->threads,
+                             .overlap = overlap_bits(o),
+                             .recompute = o->recompute == AX_CONFIG_RECOMPUTE_FULL,
+                             .keep_gathered = o->keep_gathered,
+                             .inference = job->inference,
+                             .skip_nonfinite = o->nonfinite == AX_CONFIG_SKIP,
+                             .optim = {.beta1 = o->beta1,
+                                       .beta2 = o->beta2,
+                                       .eps = o->eps,
+                                       .weight_decay = o->weight_decay,
+                                       .clip = o->clip}};
+    t->device = ax_config_device(c, &t->lazy);
+    AX_TRY(choose_dtype(c, t->device, &t->act));
+    if (job->inference)
+        fit_batch(job, job->one_sequence ? 1 : t->batch);
+    AX_TRY(choose_grid(job));
+    if (job->one_sequence)
+        t->batch = (int64_t)t->grid.z * t->grid.data;
+    return ax_layout_choose(&c->arch, &t->grid, t->batch, t->micro_batch, t->activations, &layout);
+}
+
+static ax_status open_shared(ax_job *job)
+{
+    ax_run_config *c = job->config;
+    AX_TRY(read_init(job));
+    AX_TRY(ax_tokenizer_open(c->data.tokenizer, &job->tokenizer));
+    int64_t vocab = ax_tokenizer_vocab(job->tokenizer);
+    if (!c->arch.vocab)
+        c->arch.vocab = vocab;
+    AX_CHECK(c->arch.vocab >= vocab, AX_EUSAGE,
+             "model.vocab=%lld is smaller than the %lld ids of data.tokenizer=%s",
+             (long long)c->arch.vocab, (long long)vocab, c->data.tokenizer);
+    AX_TRY(ax_arch_check(&c->arch));
+    if (job->scale_wanted)
+        ax_selftest_scale(&c->arch, &job->scaled);
+    AX_TRY(resolve(job));
+    return job->corpus_wanted ? ax_corpus_open(&c->data, job->tokenizer, &job->corpus) : AX_OK;
+}
+
+static void close_shared(ax_job *job)
+{
+    ax_corpus_close(job->corpus);
+    ax_tokenizer_close(job->tokenizer);
+    job->corpus = NULL;
+    job->tokenizer = NULL;
+}
+
+ax_status ax_job_init_params(const ax_job *job, ax_trainer *t)
+{
+    if (job->init[0])
+        return ax_ckpt_load(job->init, &t->model.params, &t->grid, &t->dev, false);
+    return ax_params_init(&t->model.params, &t->grid, &t->dev, job->config->train.seed);
+}
+
+// ---- starting ----
+
+static ax_status local_main(void *ctx, ax_comm *world)
+{
+    ax_job *job = ctx;
+    return job->main(job, world);
+}
+
+// What is wrong for all is said by rank 0 alone, which opens first; then each rank for itself.
+static ax_status launched_main(void *ctx, ax_comm *world)
+{
+    ax_job *job = ctx;
+    AX_TRY(ax_comm_agree(world, world->rank == 0 ? open_shared(job) : AX_OK));
+    ax_status st = ax_comm_agree(world, world->rank > 0 ? open_shared(job) : AX_OK);
+    if (st == AX_OK)
+        st = job->main(job, world);
+    close_shared(job);
+    return st;
+}
+
+ax_status ax_job_run(ax_job *job, ax_job_main *main)
+{
+    ax_launch launch = ax_comm_launch();
+    int64_t wanted = job->config->ranks;
+    job->main = main;
+    job->launched = launch.launcher != NULL;
+    job->ranks = (int)wanted;
+    if (job->launched) {
+        AX_CHECK(!wanted || wanted == launch.tasks, AX_EUSAGE,
+                 "--ranks %lld, but %s started %d: leave --ranks out", (long long)wanted,
+                 launch.launcher, launch.tasks);
+        job->ranks = launch.tasks;
+        return ax_ranks_run_mpi(launched_main, job);
+    }
+    ax_status st = open_shared(job);
+    if (st == AX_OK)
+        st = ax_ranks_run(job->ranks, local_main, job);
+    close_shared(job);
+    return st;
+}

@@ -1,0 +1,43 @@
+// A job: the resolved configuration of a verb and all that the ranks of this process share,
+// read-only once open.
+//
+//     ax_job job = { .config = &config, .corpus_wanted = true };
+//     AX_TRY(ax_job_run(&job, train_rank));   // opens, runs train_rank on every rank, closes
+//
+// Starting: under mpirun or srun the launcher's ranks, else `--ranks N` threads of this process.
+#pragma once
+#include "train/config.h"
+#include "train/ranks.h"
+#include "train/trainer.h"
+
+typedef struct ax_job ax_job;
+typedef ax_status ax_job_main(ax_job *job, ax_comm *world);
+
+struct ax_job {
+    // Set by the caller.
+    ax_run_config *config;
+    bool corpus_wanted; // data.train is read
+    bool inference;     // no gradients, no optimizer; the batch is rounded up to fit the grid
+    bool one_sequence;  // a sequence at each (data, z) coordinate: generation
+    bool scale_wanted;  // a model too large for a quick proof is scaled down
+    ax_job_main *main;
+
+    // Set by ax_job_run.
+    ax_tokenizer *tokenizer;
+    ax_corpus *corpus;
+    ax_trainer_config trainer;
+    char init[4096]; // checkpoint directory that model.init names; "": random
+    int ranks;
+    bool scaled;
+    bool launched; // by mpirun or srun
+};
+
+// Not collective; returns when every rank of this process has ended. AX_EUSAGE when --ranks differs
+// from the launcher's number.
+ax_status ax_job_run(ax_job *job, ax_job_main *main);
+
+// The checkpoint directory behind a path: itself, or what `latest` names in a run directory.
+ax_status ax_job_checkpoint(const char *path, char *dir, size_t size);
+
+// Parameters of an open trainer: from the checkpoint or from the seed. Collective.
+ax_status ax_job_init_params(const ax_job *job, ax_trainer *t);

@@ -1,0 +1,128 @@
+#include "train/rundir.h"
+
+#include "base/log.h"
+#include "ckpt/ckpt.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// Creates a directory and those above it.
+static ax_status make_directories(const char *path)
+{
+    char part[4096];
+    AX_CHECK(strlen(path) < sizeof part, AX_EUSAGE, "train.out: the path is too long");
+    for (size_t i = 1; i <= strlen(path); i++) {
+        if (path[i] != '/' && path[i] != 0)
+            continue;
+        memcpy(part, path, i);
+        part[i] = 0;
+        AX_CHECK(mkdir(part, 0777) == 0 || errno == EEXIST, AX_EIO, "train.out=%s: %s: %s", path,
+                 part, strerror(errno));
+    }
+    return AX_OK;
+}
+
+// Written beside and renamed, so that no reader ever sees half of it.
+static ax_status write_file(const char *dir, const char *name, const char *text)
+{
+    char path[4200], fresh[4208];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    snprintf(fresh, sizeof fresh, "%s.new", path);
+    FILE *f = fopen(fresh, "w");
+    AX_CHECK(f, AX_EIO, "%s: %s", fresh, strerror(errno));
+    bool bad = fputs(text, f) < 0;
+    bad = fflush(f) || bad;
+    bad = fsync(fileno(f)) || bad;
+    bad = fclose(f) || bad;
+    AX_CHECK(!bad && rename(fresh, path) == 0, AX_EIO, "%s: %s", path, strerror(errno));
+    return AX_OK;
+}
+
+static ax_status write_config(const char *out, const ax_run_config *config)
+{
+    ax_text yaml = {0};
+    ax_status st = ax_config_print(config, &yaml);
+    if (st == AX_OK)
+        st = write_file(out, "config.yaml", yaml.text);
+    ax_text_fini(&yaml);
+    return st;
+}
+
+// The "run" object of metrics.jsonl: every key as text, the plan, the build.
+static void describe(const ax_job *job, ax_text *t)
+{
+    const ax_run_config *c = job->config;
+    char grid[64], value[4096];
+    ax_grid_print(&job->trainer.grid, grid, sizeof grid);
+    ax_text_add(t, "{\"version\":\"%s\",\"ranks\":%d,\"grid\":\"%s\",\"dtype\":\"%s\"", AX_VERSION,
+                job->ranks, grid, ax_dtype_name(job->trainer.act));
+    ax_text_add(t, ",\"parameters\":%lld,\"config\":{", (long long)ax_arch_parameters(&c->arch));
+    const char *comma = "";
+    for (int i = 0; i < c->options.parts; i++) {
+        for (const ax_option *o = c->options.part[i].table; o->key; o++) {
+            if (ax_options_get(&c->options, o->key, value, sizeof value) != AX_OK)
+                continue;
+            ax_text_add(t, "%s\"%s\":", comma, o->key);
+            ax_text_add_json(t, value);
+            comma = ",";
+        }
+    }
+    ax_text_add(t, "}}");
+}
+
+static void announce(const ax_job *job)
+{
+    char grid[64];
+    const ax_run_config *c = job->config;
+    ax_grid_print(&job->trainer.grid, grid, sizeof grid);
+    ax_log(AX_LOG_INFO, "train", "%s, %.2f million parameters, %s, %d rank%s, grid %s",
+           c->arch.kind == AX_GPT ? "GPT" : "Llama", (double)ax_arch_parameters(&c->arch) / 1e6,
+           ax_dtype_name(job->trainer.act), job->ranks, job->ranks == 1 ? "" : "s", grid);
+    int64_t train, valid;
+    ax_corpus_tokens(job->corpus, AX_TRAIN, &train);
+    ax_corpus_tokens(job->corpus, AX_VALID, &valid);
+    ax_log(AX_LOG_INFO, "data", "%lld tokens to learn from, %lld held out", (long long)train,
+           (long long)valid);
+}
+
+ax_status ax_rundir_open(const char *out, const ax_job *job, ax_metrics *m)
+{
+    ax_text run = {0};
+    bool quiet = job->config->verbosity < 0;
+    if (*out)
+        AX_TRY(make_directories(out));
+    describe(job, &run);
+    ax_status st = run.failed
+                       ? AX_ENOMEM
+                       : ax_metrics_open(m, out, run.text, job->config->train.log_every, quiet);
+    ax_text_fini(&run);
+    if (st == AX_OK && *out)
+        st = write_config(out, job->config);
+    if (st == AX_OK && !quiet)
+        announce(job);
+    return st;
+}
+
+ax_status ax_rundir_save(const char *out, const ax_run_config *config, ax_trainer *t, int64_t step,
+                         int64_t tokens)
+{
+    char name[32], dir[4200];
+    ax_text yaml = {0};
+    snprintf(name, sizeof name, "step-%08lld", (long long)step);
+    snprintf(dir, sizeof dir, "%s/%s", out, name);
+    AX_TRY(ax_config_print(config, &yaml));
+    ax_ckpt_info info = {
+        .step = step, .updates = t->optim.updates, .tokens = tokens, .config = yaml.text};
+    ax_status st = ax_ckpt_save(dir, &t->model.params, &t->grid, &t->dev, &info);
+    ax_text_fini(&yaml);
+    if (st == AX_OK && t->grid.rank == 0) {
+        char line[40];
+        snprintf(line, sizeof line, "%s\n", name);
+        st = write_file(out, "latest", line);
+    }
+    return ax_comm_agree(t->grid.world, st);
+}

@@ -1,0 +1,310 @@
+// Opening devices, what the measuring mode promises, and misuse that must be refused.
+#include "operand.h"
+
+#include "base/log.h"
+#ifdef AX_WITH_ONEDNN
+#include "dev/cpu/onednn.h"
+#endif
+
+static ax_device opened(const char *name, const char *as, size_t workspace)
+{
+    ax_device dev;
+    ax_device_config config = {
+        .name = name, .as = as, .threads = 2, .core = -1, .workspace = workspace};
+    assert_int_equal(ax_device_open(&config, &dev), AX_OK);
+    return dev;
+}
+
+// Expects `call` to fail with AX_EINTERNAL, without printing the message.
+#define REFUSED(call)                                                                              \
+    do {                                                                                           \
+        ax_log_config refused_log = ax_log_current();                                              \
+        ax_log_setup((ax_log_config){.ranks = 1, .muted = true});                                  \
+        ax_status refused_status = (call);                                                         \
+        ax_log_setup(refused_log);                                                                 \
+        assert_int_equal(refused_status, AX_EINTERNAL);                                            \
+    } while (0)
+
+static ax_tensor zeros(ax_dtype dtype, int64_t rows, int64_t cols)
+{
+    void *data = calloc((size_t)(rows * cols) + 1, 8);
+    assert_non_null(data);
+    return ax_tensor_over(data, dtype, rows, cols);
+}
+
+static void wrong_shapes_are_refused(void **state)
+{
+    (void)state;
+    ax_device dev = opened("ref", NULL, 0);
+    ax_tensor a = zeros(AX_F32, 4, 6), b = zeros(AX_F32, 5, 3), c = zeros(AX_F32, 4, 3);
+    ax_tensor wide = zeros(AX_F64, 4, 6), id = zeros(AX_I32, 1, 4);
+    REFUSED(ax_gemm(&dev, &(ax_gemm_args){AX_N, AX_N, a, b, c, 0})); // k 6 against 5
+    REFUSED(ax_gemm(&dev, &(ax_gemm_args){AX_N, AX_N, ax_tensor_cols(a, 0, 5), b, c, 0.5}));
+    REFUSED(ax_gemm(&dev, &(ax_gemm_args){AX_N, AX_T, a, wide, ax_tensor_cols(a, 0, 4), 0}));
+    REFUSED(ax_gelu_fwd(&dev, a, c));
+    REFUSED(ax_gelu_fwd(&dev, a, wide));
+    REFUSED(ax_bias_fwd(&dev, a, ax_tensor_rows(c, 0, 1)));
+    REFUSED(ax_copy(&dev, a, id));
+    REFUSED(ax_embed_fwd(&dev, a, 0, b, c));
+    REFUSED(ax_rope(&dev, a, id, ax_tensor_rows(c, 0, 1), 4, 1)); // 6 columns are no heads of 4
+    ax_tensor overlapping = a, nothing = a;
+    overlapping.stride = 2;
+    nothing.data = NULL;
+    REFUSED(ax_fill(&dev, overlapping, 0));
+    REFUSED(ax_fill(&dev, nothing, 0));
+    ax_norm_args norm = {.width = 5, .x = a, .sums = ax_tensor_cols(a, 0, 2)};
+    REFUSED(ax_norm_sums(&dev, &norm)); // 6 columns of a width of 5
+    ax_attention_args attention = {
+        .sequences = 1, .seq = 4, .heads = 3, .kv_heads = 2, .head_dim = 2};
+    REFUSED(ax_attention_fwd(&dev, &attention)); // 3 heads do not share 2
+    ax_tensor all[] = {a, b, c, wide, id};
+    for (int i = 0; i < 5; i++)
+        free(all[i].data);
+    ax_device_close(&dev);
+}
+
+static void unknown_devices_are_refused(void **state)
+{
+    (void)state;
+    ax_device dev;
+    ax_log_config log = ax_log_current();
+    ax_log_setup((ax_log_config){.ranks = 1, .muted = true});
+    ax_status st = ax_device_open(&(ax_device_config){.name = "abacus"}, &dev);
+    ax_log_setup(log);
+    assert_int_equal(st, AX_EUNSUPPORTED);
+    assert_non_null(ax_device_missing("abacus"));
+    assert_null(ax_device_missing("ref"));
+    assert_string_equal(ax_device_names()[0], "ref");
+    assert_true(ax_device_cores() >= 1);
+    ax_device none = {0};
+    ax_device_close(&none);
+}
+
+static void memory_is_zeroed_and_aligned(void **state)
+{
+    (void)state;
+    for (const char *const *name = ax_device_names(); *name; name++) {
+        ax_device dev = opened(*name, NULL, 0);
+        static const size_t sizes[] = {0, 1, 100, 5 << 20};
+        for (int i = 0; i < 4; i++) {
+            unsigned char *mem = NULL;
+            assert_int_equal(ax_device_alloc(&dev, sizes[i], (void **)&mem), AX_OK);
+            assert_true((uintptr_t)mem % 64 == 0);
+            for (size_t b = 0; b < sizes[i]; b++)
+                assert_int_equal(mem[b], 0);
+            ax_device_free(&dev, mem, sizes[i]);
+        }
+        char text[200];
+        ax_device_describe(&dev, text, sizeof text);
+        assert_memory_equal(text, *name, strlen(*name));
+        print_message("%s; gemm: %s, norm_fwd: %s\n", text, ax_kern_name(&dev, "gemm"),
+                      ax_kern_name(&dev, "norm_fwd"));
+        assert_null(ax_kern_name(&dev, "cube_root"));
+        ax_device_close(&dev);
+    }
+}
+
+static void pinned_devices_open_and_compute(void **state)
+{
+    (void)state;
+    for (const char *const *name = ax_device_names(); *name; name++)
+        for (int core = 0; core < 3; core++) {
+            ax_device dev;
+            ax_device_config config = {.name = *name, .threads = 1 + core, .core = core};
+            int before = ax_device_cores();
+            assert_int_equal(ax_device_open(&config, &dev), AX_OK);
+            ax_tensor x = zeros(AX_F32, 100, 300);
+            assert_int_equal(ax_fill(&dev, x, 2), AX_OK);
+            double sum[2] = {0, 0};
+            assert_int_equal(ax_square_sum(&dev, x, sum), AX_OK);
+            assert_true(sum[0] == 4.0 * 100 * 300 && sum[1] == 0);
+            free(x.data);
+            ax_device_close(&dev);
+            assert_int_equal(ax_device_cores(), before); // the thread is free again
+        }
+}
+
+// ---- measuring ----
+
+typedef struct calls {
+    int polls;
+} calls;
+
+static void count_poll(void *ctx)
+{
+    ((calls *)ctx)->polls++;
+}
+
+static ax_gemm_args gemm_of(ax_dtype act, ax_dtype c, ax_trans ta, ax_trans tb, void *mem)
+{
+    enum { M = 1300, N = 40, K = 900 };
+    return (ax_gemm_args){ta,
+                          tb,
+                          ax_tensor_over(mem, act, ta ? K : M, ta ? M : K),
+                          ax_tensor_over(mem, act, tb ? N : K, tb ? K : N),
+                          ax_tensor_over(mem, c, M, N),
+                          0};
+}
+
+static ax_attention_args attention_of(ax_dtype act, int64_t seq, void *mem)
+{
+    enum { A = 4, K = 2, D = 40, S = 2 };
+    ax_tensor q = ax_tensor_over(mem, act, S * seq, A * D),
+              k = ax_tensor_over(mem, act, S * seq, K * D);
+    ax_tensor lse = ax_tensor_over(mem, act == AX_F64 ? AX_F64 : AX_F32, S * seq, A);
+    return (ax_attention_args){S, seq, A, K, D, 0.1, q, k, k, q, lse, q, q, k, k};
+}
+
+// Each call is measured, then made for real with exactly the workspace that was named, its guard
+// bytes watched.
+static void watched(const char *name, ax_status (*call)(ax_device *, const void *),
+                    const void *args)
+{
+    ax_device measure = opened("measure", name, 0), dev = opened(name, NULL, 0);
+    assert_int_equal(call(&measure, args), AX_OK);
+    assert_true(measure.matmul_flops > 0);
+    size_t need = measure.workspace_need;
+    unsigned char *mem = aligned_alloc(64, (need + GUARD + 63) / 64 * 64);
+    assert_non_null(mem);
+    memset(mem, PATTERN, need + GUARD);
+    calls seen = {0};
+    dev.workspace = mem;
+    dev.workspace_size = need;
+    dev.poll = count_poll;
+    dev.poll_ctx = &seen;
+    assert_int_equal(call(&dev, args), AX_OK);
+    assert_true(seen.polls > 0);
+    assert_int_equal(dev.workspace_need, need);
+    assert_int_equal(dev.matmul_flops, measure.matmul_flops);
+    for (int i = 0; i < GUARD; i++)
+        assert_int_equal(mem[need + (size_t)i], PATTERN);
+    if (need) {
+        dev.workspace_size = need - 1;
+        REFUSED(call(&dev, args));
+    }
+    dev.workspace = NULL;
+    dev.workspace_size = 0;
+    free(mem);
+    ax_device_close(&dev);
+    ax_device_close(&measure);
+}
+
+static ax_status call_gemm(ax_device *dev, const void *args)
+{
+    return ax_gemm(dev, args);
+}
+
+static ax_status call_attention_fwd(ax_device *dev, const void *args)
+{
+    return ax_attention_fwd(dev, args);
+}
+
+static ax_status call_attention_bwd(ax_device *dev, const void *args)
+{
+    return ax_attention_bwd(dev, args);
+}
+
+static void measured_workspace_is_what_calls_use(void **state)
+{
+    (void)state;
+    void *mem = calloc(1300 * 900, 8);
+    assert_non_null(mem);
+    for (const char *const *name = ax_device_names(); *name; name++)
+        for (int act = AX_F32; act <= AX_BF16; act++) {
+            ax_dtype acc = act == AX_F64 ? AX_F64 : AX_F32;
+            for (int form = 0; form < 4; form++) {
+                ax_trans ta = (ax_trans)(form & 1), tb = (ax_trans)(form >> 1);
+                ax_gemm_args g = gemm_of((ax_dtype)act, form ? acc : (ax_dtype)act, ta, tb, mem);
+                watched(*name, call_gemm, &g);
+            }
+            for (int64_t seq = 1; seq <= 197; seq += 98) {
+                ax_attention_args g = attention_of((ax_dtype)act, seq, mem);
+                watched(*name, call_attention_fwd, &g);
+                watched(*name, call_attention_bwd, &g);
+            }
+        }
+    free(mem);
+}
+
+static void measuring_touches_no_memory(void **state)
+{
+    (void)state;
+    ax_device dev = opened("measure", "ref", 100);
+    void *mem = NULL;
+    assert_int_equal(ax_device_alloc(&dev, (size_t)1 << 60, &mem), AX_OK);
+    assert_non_null(mem);
+    ax_tensor x = ax_tensor_over(mem, AX_F32, 1 << 20, 1 << 20), small = x;
+    small.rows = 3;
+    assert_int_equal(ax_copy(&dev, x, x), AX_OK);
+    REFUSED(ax_copy(&dev, x, small));
+    assert_int_equal(ax_gemm(&dev, &(ax_gemm_args){AX_N, AX_T, x, x, x, 1}), AX_OK);
+    assert_true(dev.matmul_flops == (int64_t)2 << 60);
+    ax_device_free(&dev, mem, (size_t)1 << 60);
+    ax_device_close(&dev);
+}
+
+// 4 D T (T + 1) / 2 a head and sequence forward, 2.5 times that backward.
+static void attention_flops_leave_the_mask_out(void **state)
+{
+    (void)state;
+    ax_device dev = opened("measure", "ref", 0);
+    ax_attention_args g = attention_of(AX_F32, 5, (void *)(uintptr_t)64);
+    assert_int_equal(ax_attention_fwd(&dev, &g), AX_OK);
+    assert_int_equal(dev.matmul_flops, 2 * 4 * 4 * 40 * 15);
+    dev.matmul_flops = 0;
+    assert_int_equal(ax_attention_bwd(&dev, &g), AX_OK);
+    assert_int_equal(dev.matmul_flops, 2 * 4 * 10 * 40 * 15);
+    ax_device_close(&dev);
+}
+
+#ifdef AX_WITH_ONEDNN
+// The path that bf16 takes on processors with bf16 instructions, here in f32, which all have.
+static void onednn_primitives_agree_with_the_reference(void **state)
+{
+    (void)state;
+    ax_device ref = opened("ref", NULL, 0);
+    ax_onednn *onednn;
+    assert_int_equal(ax_onednn_open(2, &onednn), AX_OK);
+    for (int form = 0; form < 8; form++)
+        for (int64_t m = 1; m <= 100; m += 33) {
+            int64_t n = 37, k = 65;
+            ax_trans ta = (ax_trans)(form & 1), tb = (ax_trans)(form >> 1 & 1);
+            operand a = make(AX_F32, ta ? k : m, ta ? m : k, 3, 1);
+            operand b = make(AX_F32, tb ? n : k, tb ? k : n, 1, 1), c = make(AX_F32, m, n, 5, 1);
+            ax_gemm_args g = {ta, tb, a.gold, b.gold, c.gold, form >> 2};
+            assert_int_equal(ax_gemm(&ref, &g), AX_OK);
+            g = (ax_gemm_args){ta, tb, a.t, b.t, c.t, form >> 2};
+            void *scratch = aligned_alloc(64, ax_onednn_matmul_scratch(onednn, &g) / 64 * 64 + 64);
+            assert_int_equal(ax_onednn_matmul(onednn, &g, scratch), AX_OK);
+            assert_true(error_of(&c) < 1e-5);
+            free(scratch);
+            release(&a);
+            release(&b);
+            release(&c);
+        }
+    ax_onednn_close(onednn);
+    ax_device_close(&ref);
+}
+#endif
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        {"wrong shapes and dtypes are refused", wrong_shapes_are_refused, 0, 0, 0},
+        {"a device that does not exist is refused with a reason", unknown_devices_are_refused, 0, 0,
+         0},
+        {"device memory is zeroed and aligned", memory_is_zeroed_and_aligned, 0, 0, 0},
+        {"pinned devices compute and let their thread go", pinned_devices_open_and_compute, 0, 0,
+         0},
+        {"the measured workspace is what the calls use", measured_workspace_is_what_calls_use, 0, 0,
+         0},
+        {"measuring checks shapes and touches no memory", measuring_touches_no_memory, 0, 0, 0},
+        {"attention's flops leave the masked half out", attention_flops_leave_the_mask_out, 0, 0,
+         0},
+#ifdef AX_WITH_ONEDNN
+        {"oneDNN primitives agree with the reference", onednn_primitives_agree_with_the_reference,
+         0, 0, 0},
+#endif
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,172 @@
+// Every grid against one rank, in double.
+#include "test_grids.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool same_start(const outcome *a, const outcome *b)
+{
+    return a->count == b->count &&
+           memcmp(a->init, b->init, (size_t)a->count * sizeof *a->init) == 0;
+}
+
+// Everything but the size of differences.
+static void check_exact(verdict *v, const outcome *o, const outcome *serial, const char *name)
+{
+    bool same_ids = memcmp(o->sample, serial->sample, sizeof o->sample) == 0;
+    verdict_check(v,
+                  same_start(o, serial) && same_ids && o->kept == serial->kept && !o->replicas &&
+                      !o->uncovered && !o->bytes && !o->unmeasured && !o->disagreed,
+                  "%s: initial weights %s, sample ids %s, %lld elements differ between replicas, "
+                  "%lld are not owned once, %lld rows of traffic and %lld measurements are wrong, "
+                  "%lld ranks disagree",
+                  name, same_start(o, serial) ? "same" : "DIFFER", same_ids ? "same" : "DIFFER",
+                  (long long)o->replicas, (long long)o->uncovered, (long long)o->bytes,
+                  (long long)o->unmeasured, (long long)o->disagreed);
+}
+
+static void note(double d, const char *at, double *most, char *where, size_t size)
+{
+    if (d <= *most)
+        return;
+    *most = d;
+    snprintf(where, size, "%s", at);
+}
+
+void grids_compare(verdict *v, const grid_case *c, int steps, bands allowed, worst *w)
+{
+    char name[200], at[300];
+    const char *tensor = "";
+    outcome o;
+    case_print(c, name, sizeof name);
+    const outcome *serial = serial_of(c, steps);
+    trial t = case_trial(c, steps);
+    t.dry_runs = true;
+    if (!serial || trial_run_local(&t, &o) != AX_OK) {
+        verdict_check(v, false, "%s: did not run", name);
+        return;
+    }
+    double grad = outcome_grad_difference(&o, serial, &tensor);
+    double curve = outcome_curve_difference(&o, serial);
+    snprintf(at, sizeof at, "%s of %s", tensor, name);
+    note(grad, at, &w->seen.grad, w->grad_at, sizeof w->grad_at);
+    note(curve, name, &w->seen.curve, w->curve_at, sizeof w->curve_at);
+    check_exact(v, &o, serial, name);
+    verdict_check(v, grad <= allowed.grad, "%s: the gradient of %s differs by %.2g (allowed %.2g)",
+                  name, tensor, grad, allowed.grad);
+    verdict_check(v, curve <= allowed.curve,
+                  "%s: losses and norms of %d steps differ by %.2g (allowed %.2g)", name, steps,
+                  curve, allowed.curve);
+    outcome_fini(&o);
+}
+
+static const bands in_double = {.grad = 1e-13, .curve = 1e-12};
+
+// All 55 grids, both modes, both kinds of model, 20 steps.
+void part_serial(verdict *v, bool all)
+{
+    (void)all;
+    double t0 = verdict_now();
+    worst w = {0};
+    ax_grid_shape grid[GRIDS];
+    grid_list(grid);
+    for (int i = 0; i < 4 * GRIDS; i++) {
+        int g = i / 4;
+        grid_case c = {.grid = grid[g],
+                       .kind = i % 2,
+                       .tied = (g + i / 2) % 2,
+                       .kv = (g + i) % 4,
+                       .split = (g / 2 + i) % SPLITS,
+                       .replicated = i / 2 % 2,
+                       .overlap = AX_OVERLAP_ALL,
+                       .act = AX_F64,
+                       .device = "ref"};
+        grids_compare(v, &c, 20, in_double, &w);
+    }
+    verdict_part(v, t0, "%d grids, both modes and models, 20 steps in double: gradients within "
+                 "%.1e (%s), losses and norms within %.1e (%s)",
+                 GRIDS, w.seen.grad, w.grad_at, w.seen.curve, w.curve_at);
+}
+
+static bool next_case(const grid_case *list, int count, bool all, int64_t i, grid_case *out)
+{
+    if (all)
+        return cases_all(i, out);
+    if (i >= count)
+        return false;
+    *out = list[i];
+    return true;
+}
+
+// All factors in pairs, or in full.
+void part_pairs(verdict *v, bool all)
+{
+    enum { ROOM = 1000 };
+    double t0 = verdict_now();
+    worst w = {0};
+    grid_case *list = calloc(ROOM, sizeof *list), c;
+    int forms[3] = {0}, count = list ? cases_pairwise(list, ROOM) : 0;
+    int64_t n = 0;
+    for (; list && next_case(list, count, all, n, &c); n++) {
+        trial t = case_trial(&c, 1);
+        ax_layout l;
+        if (ax_layout_choose(&t.arch, &c.grid, t.config.batch, t.config.micro_batch,
+                             t.config.activations, &l) == AX_OK &&
+            !c.replicated && c.grid.y > 1)
+            forms[l.attention]++;
+        grids_compare(v, &c, 3, in_double, &w);
+    }
+    free(list);
+    verdict_check(v, count < ROOM && forms[AX_SIDE_COPY] && forms[AX_SIDE_ROWS] &&
+                         forms[AX_SIDE_HEADS],
+                  "all three ways to cut attention over y are reached");
+    verdict_part(v, t0, "%lld combinations of all factors, 3 steps in double: gradients within "
+                 "%.1e (%s), losses and norms within %.1e; attention over y as whole sequences %d "
+                 "times, heads %d, copies %d",
+                 (long long)n, w.seen.grad, w.grad_at, w.seen.curve, forms[AX_SIDE_ROWS],
+                 forms[AX_SIDE_HEADS], forms[AX_SIDE_COPY]);
+}
+
+static bool same_bits(const outcome *a, const outcome *b)
+{
+    size_t model = (size_t)a->count * sizeof(double);
+    return memcmp(a->loss, b->loss, sizeof a->loss) == 0 &&
+           memcmp(a->norm, b->norm, sizeof a->norm) == 0 &&
+           memcmp(a->final, b->final, model) == 0 && memcmp(a->grad, b->grad, model) == 0;
+}
+
+// Begun early or not, and even if nothing moves before it is waited for: the same bits.
+void part_overlap(verdict *v, bool all)
+{
+    (void)all;
+    double t0 = verdict_now();
+    ax_grid_shape grid[GRIDS];
+    grid_list(grid);
+    for (int i = 0; i < GRIDS; i++) {
+        grid_case c = {.grid = grid[i],
+                       .kind = i % 2,
+                       .tied = i / 2 % 2,
+                       .split = (i / 3 + 1) % SPLITS,
+                       .recompute = i / 5 % 2,
+                       .act = AX_F64,
+                       .device = "ref"};
+        outcome off, on, lazy;
+        char name[200];
+        trial t = case_trial(&c, 3);
+        bool ran = trial_run_local(&t, &off) == AX_OK;
+        t.config.overlap = AX_OVERLAP_ALL;
+        ran = ran && trial_run_local(&t, &on) == AX_OK;
+        t.config.lazy = true;
+        ran = ran && trial_run_local(&t, &lazy) == AX_OK;
+        case_print(&c, name, sizeof name);
+        verdict_check(v, ran && same_bits(&off, &on), "%s: overlap on and off give the same bits",
+                      name);
+        verdict_check(v, ran && same_bits(&off, &lazy), "%s: so does the lazy mode", name);
+        outcome_fini(&off);
+        outcome_fini(&on);
+        outcome_fini(&lazy);
+    }
+    verdict_part(v, t0, "%d grids: overlap on, off and lazy are bit-equal", GRIDS);
+}
