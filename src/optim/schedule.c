@@ -4,12 +4,13 @@
 
 static double towards_min(const ax_schedule *s, double share)
 {
-    return s->lr + (s->min_lr - s->lr) * share;
+    return s->lr * (1 - share) + s->min_lr * share; // exact at both ends
 }
 
 static double wsd(const ax_schedule *s, int64_t step)
 {
-    int64_t tail = llround(s->decay * (double)s->steps);
+    int64_t tail = llround(s->decay * (double)s->steps), most = s->steps - s->warmup;
+    tail = tail < most ? tail : most; // it starts from the peak, whatever its share is
     int64_t into = step - (s->steps - tail);
     return tail > 0 && into > 0 ? towards_min(s, (double)into / (double)tail) : s->lr;
 }

@@ -4,8 +4,8 @@
 //
 // Warm-up is linear: step w of W has lr * w/W, so step 1 is above zero and the peak falls on step
 // W. Then, with t running from 0 after step W to 1 at the last step: cosine, linear, constant, or
-// WSD (constant, then linear over the last `decay` share of all steps). The last step has min_lr
-// (constant: lr).
+// WSD (constant, then linear over the last `decay` share of all steps, but never before warm-up
+// ends). The last step has min_lr (constant: lr).
 #pragma once
 #include <stdint.h>
 

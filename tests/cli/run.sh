@@ -9,9 +9,9 @@
 #
 # A transcript is read line by line. `# ...` is a comment, `$ ...` a command (`> ...` continues it),
 # run by bash in a scratch directory of the transcript where `axonn` is the program under test and
-# $SOURCE the repository. Then come its standard output with `| ` in front, its standard error with
-# `! `, and `[N]` where it exits with N other than 0. What differs from run to run (times, rates, sizes,
-# versions, the processor) is masked by mask() below.
+# $SOURCE the repository. $MPIEXEC starts a job. Then come its standard output with `| ` in front, its standard error with
+# `! `, and `[N]` where it exits with N other than 0. What differs from run to run and from machine to
+# machine (times, rates, sizes, the last digits of a number) is masked by mask() below.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 SOURCE=$(cd "$here/../.." && pwd)
@@ -40,6 +40,7 @@ mkdir "$work/bin"
 ln -s "$program" "$work/bin/axonn"
 export PATH="$work/bin:$PATH"
 # Open MPI asks for these where root or a shared core is involved.
+export MPIEXEC=${MPIEXEC:-mpirun}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 ASAN_OPTIONS=detect_leaks=0
 
@@ -50,6 +51,9 @@ mask() {
         -e "s/$number( ?)(tokens\/s|[kMGT]?flop\/s|[KMGT]i?B|ms|s|min)\b/N\3\4/g" \
         -e "s/\"([a-z_]*_s|[a-z_]*_per_s|seconds|share_[a-z_]+|[a-z_]*memory_bytes|bytes|sha256)\":( ?)$number/\"\1\":\2N/g" \
         -e "s/$number ?%/N %/g" \
+        -e 's/[0-9]+:[0-9][0-9] left/N left/' \
+        -e 's/([0-9][.][0-9]{9})[0-9]+/\1~/g' \
+        -e 's/[0-9.]+e-1[3-9]/N/g' \
         -e 's/([a-z_]+\.c):[0-9]+/\1:N/g'
 }
 

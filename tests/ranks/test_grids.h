@@ -11,10 +11,10 @@ part_run part_pitfalls;                                      // grids_pitfalls.c
 
 // Runs one case and compares it with the serial run.
 typedef struct bands {
-    double grad, curve; // largest relative differences
+    double grad, loss, norm; // largest relative differences
 } bands;
 typedef struct worst {
     bands seen;
-    char grad_at[320], curve_at[320];
+    char grad_at[320];
 } worst;
 void grids_compare(verdict *v, const grid_case *c, int steps, bands allowed, worst *w);

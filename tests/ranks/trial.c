@@ -30,7 +30,7 @@ static ax_status write_text(const char *path)
     AX_CHECK(f, AX_EIO, "%s: cannot be written", path);
     for (int i = 0; i < LENGTH; i++) {
         uint64_t bits = ax_rng_bits(11, 3, (uint64_t)i);
-        fputc(i % 7 == 3 ? ' ' : 32 + (int)(bits % 69 * (bits >> 32 & 1)), f);
+        fputc(i % 7 == 3 ? ' ' : 32 + (int)(bits % 69), f);
     }
     AX_CHECK(fclose(f) == 0, AX_EIO, "%s: cannot be written", path);
     return AX_OK;
@@ -321,19 +321,25 @@ double outcome_grad_difference(const outcome *a, const outcome *b, const char **
     return most;
 }
 
-double outcome_curve_difference(const outcome *a, const outcome *b)
+static double curve_difference(const double *a, const double *b, int steps)
 {
     double most = 0;
-    int steps = a->steps < b->steps ? a->steps : b->steps;
     for (int i = 0; i < steps; i++) {
-        double loss = fabs(a->loss[i] - b->loss[i]) / fabs(b->loss[i]);
-        double norm = fabs(a->norm[i] - b->norm[i]) / fabs(b->norm[i]);
-        if (beats(loss, most))
-            most = loss;
-        if (beats(norm, most))
-            most = norm;
+        double d = fabs(a[i] - b[i]) / fabs(b[i]);
+        if (beats(d, most))
+            most = d;
     }
     return most;
+}
+
+double outcome_loss_difference(const outcome *a, const outcome *b)
+{
+    return curve_difference(a->loss, b->loss, b->steps);
+}
+
+double outcome_norm_difference(const outcome *a, const outcome *b)
+{
+    return curve_difference(a->norm, b->norm, b->steps);
 }
 
 double outcome_weight_difference(const outcome *a, const outcome *b)

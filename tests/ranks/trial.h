@@ -60,7 +60,8 @@ void outcome_fini(outcome *o);
 // Largest |a - b| / |b| over the parameters: norms over whole tensors; `worst` names the tensor.
 // A key bias has a true gradient of zero: it is compared with the norm of all gradients.
 double outcome_grad_difference(const outcome *a, const outcome *b, const char **worst);
-// Largest relative difference of losses and norms.
-double outcome_curve_difference(const outcome *a, const outcome *b);
+// Largest relative difference over the steps.
+double outcome_loss_difference(const outcome *a, const outcome *b);
+double outcome_norm_difference(const outcome *a, const outcome *b);
 // |a - b| / |b| of all weights after the last step.
 double outcome_weight_difference(const outcome *a, const outcome *b);

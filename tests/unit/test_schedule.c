@@ -53,6 +53,15 @@ static void wsd_falls_over_the_last_share(void **state)
     assert_rates(of_kind(AX_WSD), want);
 }
 
+static void a_long_tail_of_wsd_still_starts_at_the_peak(void **state)
+{
+    (void)state;
+    const double want[STEPS] = {0.25, 0.5, 0.75, 1, 0.85, 0.7, 0.55, 0.4, 0.25, 0.1};
+    ax_schedule s = of_kind(AX_WSD);
+    s.decay = 0.9;
+    assert_rates(s, want);
+}
+
 static void step_one_learns_and_the_peak_is_the_last_warmup_step(void **state)
 {
     (void)state;
@@ -99,6 +108,7 @@ int main(void)
         cmocka_unit_test(linear_falls_evenly),
         cmocka_unit_test(constant_stays_at_the_peak),
         cmocka_unit_test(wsd_falls_over_the_last_share),
+        cmocka_unit_test(a_long_tail_of_wsd_still_starts_at_the_peak),
         cmocka_unit_test(step_one_learns_and_the_peak_is_the_last_warmup_step),
         cmocka_unit_test(without_warmup_step_one_is_just_below_the_peak),
         cmocka_unit_test(a_job_may_be_all_warmup),

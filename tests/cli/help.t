@@ -1,0 +1,66 @@
+# What the program can do, and where to read more.
+$ axonn help
+| axonn 0.1.0: train GPT and Llama models on a grid x * y * z * data
+|
+| axonn VERB [--config FILE.yaml] [key=value ...] [--ranks N] [--grid G] [--json] [-q|-v]
+|
+|     train      pretrain or continue training a model on text
+|     generate   continue a prompt with a trained model
+|     eval       token-weighted loss and perplexity of a model on data
+|     selftest   prove on this machine that a model and grid give the serial numbers
+|     info       build, devices, instruction sets, libraries, ranks and how they were found
+|     help       this list, the page of a verb, or all keys
+|
+| axonn help VERB shows examples, axonn help keys every key.
+| Exit status: 0 done, 1 failed, 2 wrong use.
+$ axonn --version
+| axonn 0.1.0
+$ axonn help train
+| axonn train: pretrain or continue training a model on text
+|
+|     axonn train --config examples/quickstart.yaml
+|     axonn train data.train=book.txt train.steps=200 train.out=out/book --ranks 4 --grid x=2,z=2
+|     mpirun -n 4 axonn train --config examples/quickstart.yaml
+|
+| Keys are key=value or --key value, on the line or in a YAML file (--config);
+| the line wins. axonn help keys lists them.
+$ axonn train --help
+| axonn train: pretrain or continue training a model on text
+|
+|     axonn train --config examples/quickstart.yaml
+|     axonn train data.train=book.txt train.steps=200 train.out=out/book --ranks 4 --grid x=2,z=2
+|     mpirun -n 4 axonn train --config examples/quickstart.yaml
+|
+| Keys are key=value or --key value, on the line or in a YAML file (--config);
+| the line wins. axonn help keys lists them.
+$ axonn help keys generate
+|   generate.tokens=200
+|       tokens to generate (integer 0..)
+|   generate.temperature=0.8
+|       divides the logits; 0: always the likeliest token (number 0..)
+|   generate.top_k=0
+|       draw from the k likeliest tokens; 0: off (integer 0..)
+|   generate.top_p=1
+|       draw from the likeliest tokens that hold this probability; 1: off (number 0..1)
+|   generate.seed=1
+|       seed of the draws (integer 0..)
+|   generate.prompt=""
+|       text to continue (text)
+$ axonn help nothing
+! axonn: error: no verb 'nothing' (axonn help lists all)
+[2]
+# Without a verb the list is shown, but nothing was done.
+$ axonn >/dev/null
+[2]
+# Each verb of the list has a page.
+$ for v in $(axonn help | awk '/^    [a-z]/ { print $1 }'); do axonn help $v | head -1; done
+| axonn train: pretrain or continue training a model on text
+| axonn generate: continue a prompt with a trained model
+| axonn eval: token-weighted loss and perplexity of a model on data
+| axonn selftest: prove on this machine that a model and grid give the serial numbers
+| axonn info: build, devices, instruction sets, libraries, ranks and how they were found
+| axonn help: this list, the page of a verb, or all keys
+# Every key of the table of options is taken: each is set to its own default.
+$ axonn help keys | grep -c '^  [a-z]' | awk '{ exit !($1 > 40) }'
+$ axonn help keys | sed -n 's/^  \([a-z].*\)="*\([^"]*\)"*$/\1 \2/p' >keys
+$ while read -r key value; do axonn info "$key=$value" >/dev/null 2>said || head -1 said; done <keys

@@ -1,0 +1,39 @@
+# Ranks that a launcher started.
+$ awk 'BEGIN { for (i = 0; i < 900; i++) print i, "squared is", i * i }' >squares.txt
+$ printf 'model: {preset: tiny, hidden: 32}\ndata: {train: squares.txt}\ntrain: {batch: 4, steps: 3, lr: 1e-2, out: run}\ngrid: x=2,z=2\ndevice: ref\n' >run.yaml
+$ $MPIEXEC -n 4 axonn train --config run.yaml
+! axonn: train: Llama, 0.06 million parameters, f64, 4 ranks, grid x=2,y=1,z=2,data=1
+! axonn: data: 18267 tokens to learn from, 961 held out
+! step 1/3  loss 5.5367  N tokens/s  N left
+! step 3/3  loss 5.1077  N tokens/s  N left
+! step 3  held out: loss 5.1296  perplexity 168.96  7.400 bits per byte
+
+# Threads of one process give the same losses, and the same checkpoint.
+$ axonn train -q --config run.yaml train.out=local
+$ for r in run local; do sed -n 's/.*"loss":\([0-9.]*\),.*/\1/p' $r/metrics.jsonl | cut -c1-11; done | sort | uniq -c | awk '{ print $1 }'
+| 2
+| 2
+| 2
+$ axonn eval model.init=run data.train=squares.txt device=ref
+| loss 5.129633  perplexity 168.955  tokens 960  N s  7.4005 bits per byte
+
+$ $MPIEXEC -n 2 axonn selftest device=ref model.preset=tiny | tail -1
+| passed
+$ $MPIEXEC -n 2 axonn selftest device=ref model.preset=tiny --json | awk 'END { print NR }'
+| 1
+
+# A mistake is said once.
+$ $MPIEXEC -n 2 axonn selftest --ranks 3 2>&1 | grep '^axonn'
+| axonn: [rank 0] error: --ranks 3, but Open MPI mpirun started 2: leave --ranks out
+$ $MPIEXEC -n 2 axonn selftest --grid x=4 2>&1 | grep '^axonn'
+| axonn: [rank 0] error: grid x=4 has 4 ranks, but 2 were started: make the product of the axes 2
+| axonn: [rank 0] error: rank 0 failed: grid x=4 has 4 ranks, but 2 were started: make the product of the axes 2; the job ends
+| axonn: [rank 1] error: rank 0 of world failed (wrong use); its own message says why
+| axonn: [rank 1] error: rank 1 failed: ; the job ends
+$ $MPIEXEC -n 2 axonn train data.train=missing.txt 2>&1 | grep '^axonn'
+| axonn: [rank 0] error: missing.txt: No such file or directory
+| axonn: [rank 0] error: rank 0 failed: missing.txt: No such file or directory; the job ends
+| axonn: [rank 1] error: rank 0 of world failed (wrong use); its own message says why
+| axonn: [rank 1] error: rank 1 failed: ; the job ends
+$ $MPIEXEC -n 2 axonn train data.train=missing.txt >/dev/null 2>&1 || echo failed
+| failed

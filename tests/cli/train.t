@@ -1,0 +1,90 @@
+# Train, score and generate; every number that does not depend on the machine is compared.
+$ awk 'BEGIN { for (i = 0; i < 900; i++) print i, "squared is", i * i }' >squares.txt
+$ printf 'model: {preset: tiny, hidden: 32}\ndata: {train: squares.txt}\ntrain: {batch: 4, steps: 3, lr: 1e-2, out: run}\ndevice: ref\n' >run.yaml
+$ axonn train --config run.yaml --grid x=2,z=2
+! axonn: train: Llama, 0.06 million parameters, f64, 4 ranks, grid x=2,y=1,z=2,data=1
+! axonn: data: 18267 tokens to learn from, 961 held out
+! step 1/3  loss 5.5367  N tokens/s  N left
+! step 3/3  loss 5.1077  N tokens/s  N left
+! step 3  held out: loss 5.1296  perplexity 168.96  7.400 bits per byte
+$ ls run run/step-00000003
+| run:
+| config.yaml
+| latest
+| metrics.jsonl
+| step-00000003
+|
+| run/step-00000003:
+| manifest.json
+| model.safetensors
+| optimizer.safetensors
+$ cat run/latest
+| step-00000003
+
+# metrics.jsonl: a line for the run, one a step, one for the evaluation; each an object.
+$ awk '{ print NR, substr($0, 1, 12), substr($0, length($0)) }' run/metrics.jsonl
+| 1 {"run":{"ver }
+| 2 {"step":1,"l }
+| 3 {"step":2,"l }
+| 4 {"step":3,"l }
+| 5 {"step":3,"v }
+$ sed -n 2p run/metrics.jsonl | tr ',' '\n' | sed -E 's/[{}]//g; s/:.*//' | tr '\n' ' '; echo
+| "step" "loss" "lr" "grad_norm" "tokens" "kept_tokens" "step_s" "tokens_per_s" "model_flops_per_s" "hardware_flops_per_s" "rank_memory_bytes" "comm_bytes" "z" "xy" "x" "xzdata" "world" "comm_exposed_s" "z" "xy" "x" "xzdata" "world" 
+# The configuration it wrote runs the same again: equal losses, step by step.
+$ axonn train -q --config run/config.yaml train.out=again
+$ for r in run again; do sed -n 's/.*"loss":\([0-9.]*\),.*/\1/p' $r/metrics.jsonl; done | sort | uniq -c | awk '{ print $1 }'
+| 2
+| 2
+| 2
+# One rank, the same losses to rounding.
+$ axonn train -q --config run.yaml train.out=serial
+$ for r in run serial; do sed -n 's/.*"loss":\([0-9.]*\),.*/\1/p' $r/metrics.jsonl | cut -c1-11; done | sort | uniq -c | awk '{ print $1 }'
+| 2
+| 2
+| 2
+
+# A directory that holds a run is not written into.
+$ axonn train --config run.yaml
+! axonn: error: run/metrics.jsonl: File exists: this directory holds a run; choose another train.out
+[2]
+$ axonn train --config run.yaml train.out=run.yaml
+! axonn: error: run.yaml/metrics.jsonl: Not a directory
+[1]
+
+# Any grid reads the checkpoint.
+$ axonn eval model.init=run data.train=squares.txt device=ref
+| loss 5.129633  perplexity 168.955  tokens 960  N s  7.4005 bits per byte
+$ axonn eval model.init=run data.train=squares.txt device=ref --grid y=2,data=2 --json
+| {"valid_loss":5.129632818~,"perplexity":168.955069536~,"tokens":960,"seconds":N,"bits_per_byte":7.400495829~}
+$ axonn eval model.init=run/step-00000003 data.valid=squares.txt data.train=squares.txt device=ref --json
+| {"valid_loss":5.116054194~,"perplexity":166.676397775~,"tokens":19227,"seconds":N,"bits_per_byte":7.380906015~}
+$ axonn eval model.init=run data.train=squares.txt model.hidden=64
+! axonn: error: model.hidden=64, but the checkpoint in model.init has 32: leave the key out
+[2]
+$ axonn generate model.init=run "12 squared" generate.tokens=24 generate.temperature=0 device=ref | od -c
+| 0000000   1   2       s   q   u   a   r   e   d       s   q   u   a   r
+| 0000020   e   d       s   q   u   a   r   e   d       s   q   u   a   r
+| 0000040   e   d  \n
+| 0000043
+$ axonn generate model.init=run "12 squared" generate.tokens=24 generate.temperature=0 device=ref --grid x=2,y=2 | od -c | cksum
+| 54789960 172
+$ axonn generate model.init=run "12 squared" generate.tokens=24 generate.temperature=0 device=ref | od -c | cksum
+| 54789960 172
+$ for s in 1 1 2; do axonn generate model.init=run a generate.tokens=40 generate.seed=$s device=ref | cksum; done | sort | uniq -c | awk '{ print $1 }' | sort
+| 1
+| 2
+$ axonn generate model.init=run generate.prompt=12 generate.tokens=0 device=ref
+| 12
+$ axonn generate model.init=run "12 " generate.tokens=4 generate.top_k=1 device=ref --json
+| {"text":"12 squa"}
+
+# Files that were cut or changed are found.
+$ cp -r run cut && truncate -s -8 cut/step-00000003/model.safetensors && axonn eval model.init=cut data.train=squares.txt device=ref
+! axonn: error: cut/step-00000003/model.safetensors: 478736 bytes, but the manifest says 478744: the copy is incomplete or was changed
+[1]
+$ rm cut/step-00000003/manifest.json; axonn eval model.init=cut data.train=squares.txt device=ref
+! axonn: error: cut/step-00000003/manifest.json: not there: the directory is no checkpoint, or was never finished
+[1]
+$ echo step-00000009 >cut/latest; axonn eval model.init=cut data.train=squares.txt device=ref
+! axonn: error: cut/step-00000009/manifest.json: not there: the directory is no checkpoint, or was never finished
+[1]

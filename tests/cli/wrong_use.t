@@ -1,0 +1,92 @@
+# Wrong use ends with 2 and one message that names what is wrong.
+$ axonn trian
+! axonn: error: no verb 'trian' (axonn help lists all)
+[2]
+$ axonn frobnicate
+! axonn: error: no verb 'frobnicate' (axonn help lists all)
+[2]
+$ axonn train trian.steps=3
+! axonn: error: command line: unknown key 'trian.steps'; the nearest known key is 'train.steps'
+[2]
+$ axonn train model.hiden=3
+! axonn: error: command line: unknown key 'model.hiden'; the nearest known key is 'model.hidden'
+[2]
+$ axonn train what.is.this=3
+! axonn: error: command line: unknown key 'what.is.this'; `axonn help keys` lists all
+[2]
+$ axonn train train.lr=fast
+! axonn: error: command line: train.lr=fast: the value must be a number in 0..
+[2]
+$ axonn train train.lr=-1
+! axonn: error: command line: train.lr=-1: the value must be a number in 0..
+[2]
+$ axonn train train.steps=0
+! axonn: error: command line: train.steps=0: the value must be an integer in 1..
+[2]
+$ axonn train train.steps=1e400
+! axonn: error: command line: train.steps=1e400: the value must be an integer in 1..
+[2]
+$ axonn train train.schedule=sine
+! axonn: error: command line: train.schedule=sine: the value must be one of cosine|linear|constant|wsd
+[2]
+$ axonn train train.keep_gathered=maybe
+! axonn: error: command line: train.keep_gathered=maybe: the value must be on or off
+[2]
+$ axonn train train.overlap=oag,nag
+! axonn: error: train.overlap=oag,nag: 'nag' is none of on, off, oag, rag, oar, ors, data, update
+[2]
+$ axonn train model.preset=lama2-7b
+! axonn: error: model.preset=lama2-7b: no such preset; the nearest is 'llama2-7b'
+[2]
+$ axonn train train.min_lr=1 train.lr=1e-3
+! axonn: error: train.min_lr=1 is above train.lr=0.001
+[2]
+$ axonn train stray words
+! axonn: error: command line: unexpected argument 'stray'; settings are written key=value
+[2]
+$ axonn train --steps
+! axonn: error: command line: unknown key 'steps'; the nearest known key is 'train.steps'
+[2]
+$ axonn train -x
+! axonn: error: command line: unknown switch '-x'; there are -q, -v, -h, --json, --config FILE and --KEY VALUE
+[2]
+$ axonn train --config
+! axonn: error: command line: --config needs a file
+[2]
+$ axonn train --config no-such.yaml
+! axonn: error: no-such.yaml: No such file or directory
+[2]
+$ axonn generate
+! axonn: error: generate needs a model: model.init=DIR, a run directory or a checkpoint
+[2]
+$ axonn eval
+! axonn: error: eval needs a model: model.init=DIR, a run directory or a checkpoint
+[2]
+$ axonn generate model.init=no-such-run
+! axonn: error: model.init=no-such-run: No such file or directory
+[2]
+$ mkdir empty && axonn generate model.init=empty
+! axonn: error: empty/manifest.json: not there: the directory is no checkpoint, or was never finished
+[1]
+
+# Files are read strictly: the line is named.
+$ printf 'train:\n  steps: 3\n  lrr: 1e-3\n' >a.yaml; axonn train --config a.yaml
+! axonn: error: a.yaml:3: unknown key 'train.lrr'; the nearest known key is 'train.lr'
+[2]
+$ printf 'train:\n  steps: 3\n  steps: 4\n' >b.yaml; axonn train --config b.yaml
+! axonn: error: b.yaml:3: train.steps is set twice, first at b.yaml:2; keep one
+[2]
+$ printf 'train:\n  steps: three\n' >c.yaml; axonn train --config c.yaml
+! axonn: error: c.yaml:2: train.steps=three: the value must be an integer in 1..
+[2]
+$ printf 'train: {steps: 3\n' >d.yaml; axonn train --config d.yaml
+! axonn: error: d.yaml:2:1: not valid YAML: did not find expected ',' or '}'
+[1]
+$ printf 'train:\n  steps:\n' >e.yaml; axonn train --config e.yaml
+! axonn: error: e.yaml:2:3: train.steps has no value
+[1]
+
+# The line wins over the file.
+$ printf 'train:\n  steps: 3\n' >f.yaml; axonn train --config f.yaml train.steps=none
+! axonn: error: command line: train.steps=none: the value must be an integer in 1..
+[2]
