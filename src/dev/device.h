@@ -1,7 +1,7 @@
 // A device: memory, threads and the kernel table of one rank.
 //
 //     ax_device dev;
-//     AX_TRY(ax_device_open(&(ax_device_config){ .name = "cpu", .threads = 2 }, &dev));
+//     AX_TRY(ax_device_open(&(ax_device_config){ .name = "cpu", .threads = 2, .core = -1 }, &dev));
 //     AX_TRY(ax_device_alloc(&dev, bytes, &mem));
 //     ...                                             // dev/kern.h
 //     ax_device_free(&dev, mem);

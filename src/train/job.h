@@ -13,6 +13,14 @@
 typedef struct ax_job ax_job;
 typedef ax_status ax_job_main(ax_job *job, ax_comm *world);
 
+typedef struct ax_train_summary { // of a finished training run, on rank 0
+    int64_t steps, tokens;
+    double loss;       // of the last step
+    double valid_loss; // of the last evaluation
+    bool evaluated;
+    double seconds;
+} ax_train_summary;
+
 struct ax_job {
     // Set by the caller.
     ax_run_config *config;
@@ -30,6 +38,7 @@ struct ax_job {
     int ranks;
     bool scaled;
     bool launched; // by mpirun or srun
+    ax_train_summary trained;
 };
 
 // Not collective; returns when every rank of this process has ended. AX_EUSAGE when --ranks differs

@@ -87,6 +87,11 @@ static ax_status record(run *r, double lr, double seconds, const ax_step_result 
     r->tokens += here;
     if (r->world->rank != 0)
         return AX_OK;
+    ax_train_summary *sum = &r->job->trained;
+    sum->steps = r->step;
+    sum->tokens = r->tokens;
+    sum->loss = s->loss;
+    sum->seconds += seconds;
     return ax_metrics_step(&r->metrics, &(ax_metrics_record){.step = r->step,
                                                              .steps = options(r)->steps,
                                                              .loss = s->loss,
@@ -123,6 +128,8 @@ static ax_status evaluate(run *r)
     AX_TRY(ax_evaluate(r->t, r->job->corpus, AX_VALID, options(r)->eval_batches, &e));
     if (r->world->rank != 0)
         return AX_OK;
+    r->job->trained.valid_loss = e.loss;
+    r->job->trained.evaluated = true;
     return ax_metrics_evaluation(&r->metrics, &(ax_metrics_eval){.step = r->step,
                                                                  .tokens = e.tokens,
                                                                  .valid_loss = e.loss,
@@ -167,7 +174,7 @@ static ax_status open_run(run *r)
     AX_TRY(ax_loader_init(&r->loader, r->job->corpus, AX_TRAIN, r->t->layout.seq, o->batch,
                           r->job->config->data.seed));
     r->schedule = schedule_of(o);
-    return r->world->rank == 0 ? ax_rundir_open(o->out, r->job, &r->metrics) : AX_OK;
+    return r->world->rank == 0 ? ax_rundir_open(o->out, r->job, r->t, &r->metrics) : AX_OK;
 }
 
 ax_status ax_train_rank(ax_job *job, ax_comm *world)

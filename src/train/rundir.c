@@ -52,15 +52,45 @@ static ax_status write_config(const char *out, const ax_run_config *config)
     return st;
 }
 
+static const char *side_name(ax_side side)
+{
+    static const char *const names[] = {
+        [AX_SIDE_COPY] = "copied", [AX_SIDE_ROWS] = "sequences", [AX_SIDE_HEADS] = "heads"};
+    return names[side];
+}
+
+static double bytes_of(const ax_trainer *t)
+{
+    double sum = (double)t->size.workspace;
+    for (int i = 0; i < AX_ARENAS; i++)
+        sum += (double)t->size.arena[i];
+    return sum;
+}
+
+// What was chosen where the user left it open.
+static void describe_plan(const ax_trainer *t, ax_text *out)
+{
+    const ax_layout *l = &t->layout;
+    bool sharded = l->activations == AX_ACT_SHARDED;
+    ax_text_add(out, ",\"plan\":{\"activations\":\"%s\",\"attention_over_y\":\"%s\"",
+                sharded ? "sharded" : "replicated", side_name(l->attention));
+    ax_text_add(out, ",\"micro_batch\":%lld,\"accumulation\":%lld,\"kv_copies\":%d",
+                (long long)l->micro_batch, (long long)l->accumulation, l->kv_copies);
+    ax_text_add(out, ",\"vocab_padded\":%lld,\"rank_bytes\":%.0f}", (long long)l->vocab_padded,
+                bytes_of(t));
+}
+
 // The "run" object of metrics.jsonl: every key as text, the plan, the build.
-static void describe(const ax_job *job, ax_text *t)
+static void describe(const ax_job *job, const ax_trainer *trainer, ax_text *t)
 {
     const ax_run_config *c = job->config;
     char grid[64], value[4096];
     ax_grid_print(&job->trainer.grid, grid, sizeof grid);
     ax_text_add(t, "{\"version\":\"%s\",\"ranks\":%d,\"grid\":\"%s\",\"dtype\":\"%s\"", AX_VERSION,
                 job->ranks, grid, ax_dtype_name(job->trainer.act));
-    ax_text_add(t, ",\"parameters\":%lld,\"config\":{", (long long)ax_arch_parameters(&c->arch));
+    ax_text_add(t, ",\"parameters\":%lld", (long long)ax_arch_parameters(&c->arch));
+    describe_plan(trainer, t);
+    ax_text_add(t, ",\"config\":{");
     const char *comma = "";
     for (int i = 0; i < c->options.parts; i++) {
         for (const ax_option *o = c->options.part[i].table; o->key; o++) {
@@ -72,6 +102,19 @@ static void describe(const ax_job *job, ax_text *t)
         }
     }
     ax_text_add(t, "}}");
+}
+
+static void announce_plan(const ax_trainer *t)
+{
+    const ax_layout *l = &t->layout;
+    bool sharded = l->activations == AX_ACT_SHARDED;
+    char where[64] = "";
+    if (t->grid.shape.y > 1)
+        snprintf(where, sizeof where, ", attention over y: %s", side_name(l->attention));
+    ax_log(AX_LOG_INFO, "plan",
+           "activations %s%s, %lld sequence%s a micro-batch, %lld a step, %.0f MiB a rank",
+           sharded ? "sharded" : "replicated", where, (long long)l->micro_batch,
+           l->micro_batch == 1 ? "" : "s", (long long)l->accumulation, bytes_of(t) / 1048576);
 }
 
 static void announce(const ax_job *job)
@@ -89,21 +132,23 @@ static void announce(const ax_job *job)
            (long long)valid);
 }
 
-ax_status ax_rundir_open(const char *out, const ax_job *job, ax_metrics *m)
+ax_status ax_rundir_open(const char *out, const ax_job *job, const ax_trainer *t, ax_metrics *m)
 {
     ax_text run = {0};
     bool quiet = job->config->verbosity < 0;
     if (*out)
         AX_TRY(make_directories(out));
-    describe(job, &run);
+    describe(job, t, &run);
     ax_status st = run.failed
                        ? AX_ENOMEM
                        : ax_metrics_open(m, out, run.text, job->config->train.log_every, quiet);
     ax_text_fini(&run);
     if (st == AX_OK && *out)
         st = write_config(out, job->config);
-    if (st == AX_OK && !quiet)
+    if (st == AX_OK && !quiet) {
         announce(job);
+        announce_plan(t);
+    }
     return st;
 }
 

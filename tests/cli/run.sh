@@ -8,10 +8,11 @@
 #                                                  command must exit 0
 #
 # A transcript is read line by line. `# ...` is a comment, `$ ...` a command (`> ...` continues it),
-# run by bash in a scratch directory of the transcript where `axonn` is the program under test and
-# $SOURCE the repository. $MPIEXEC starts a job. Then come its standard output with `| ` in front, its standard error with
-# `! `, and `[N]` where it exits with N other than 0. What differs from run to run and from machine to
-# machine (times, rates, sizes, the last digits of a number) is masked by mask() below.
+# run by bash in a scratch directory of the transcript where `axonn` is the program under test,
+# $MPIEXEC starts a job, and $SOURCE is the repository. Then come its standard output with `| ` in
+# front, its standard error with `! `, and `[N]` where it exits with N other than 0. What differs
+# from run to run and from machine to machine (times, rates, sizes, the last digits of a number) is
+# masked by mask() below.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 SOURCE=$(cd "$here/../.." && pwd)

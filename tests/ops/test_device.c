@@ -113,6 +113,10 @@ static void pinned_devices_open_and_compute(void **state)
             ax_device_config config = {.name = *name, .threads = 1 + core, .core = core};
             int before = ax_device_cores();
             assert_int_equal(ax_device_open(&config, &dev), AX_OK);
+            char text[200];
+            ax_device_describe(&dev, text, sizeof text);
+            bool pinned = strstr(text, ", pinned") != NULL;
+            assert_true(ax_device_cores() == (pinned && before > 1 + core ? 1 + core : before));
             ax_tensor x = zeros(AX_F32, 100, 300);
             assert_int_equal(ax_fill(&dev, x, 2), AX_OK);
             double sum[2] = {0, 0};
@@ -122,6 +126,68 @@ static void pinned_devices_open_and_compute(void **state)
             ax_device_close(&dev);
             assert_int_equal(ax_device_cores(), before); // the thread is free again
         }
+}
+
+// ---- threads ----
+
+enum { M = 300, H = 160, HEADS = 4, SEQ = 150 };
+
+// One of each kind of sum; every result goes into one block of memory, which is returned.
+static float *results_of(const char *name, int threads, size_t *count)
+{
+    ax_device dev;
+    ax_device_config config = {.name = name, .threads = threads, .core = -1, .workspace = 32 << 20};
+    assert_int_equal(ax_device_open(&config, &dev), AX_OK);
+    *count = (size_t)M * (7 * H + 2 + HEADS) + 2 * H + 4;
+    float *all = calloc(*count, sizeof *all), *next = all;
+    assert_non_null(all);
+    ax_tensor in = zeros(AX_F32, M, H), t[7];
+    randomise(in, 5, 1);
+    for (int i = 0; i < 7; i++, next += M * H)
+        t[i] = ax_tensor_over(next, AX_F32, M, H);
+    ax_tensor sums = ax_tensor_over(next, AX_F32, M, 2);
+    ax_tensor lse = ax_tensor_over(next += 2 * M, AX_F32, M, HEADS);
+    ax_tensor dw = ax_tensor_over(next += M * HEADS, AX_F32, 1, H);
+    ax_tensor db = ax_tensor_over(next += H, AX_F32, 1, H);
+    double square[2] = {0, 0};
+    ax_attention_args a = {M / SEQ, SEQ,  HEADS, HEADS, H / HEADS, 0.2,  in,  in,
+                           in,      t[0], lse,   in,    t[1],      t[2], t[3]};
+    assert_int_equal(ax_attention_fwd(&dev, &a), AX_OK);
+    assert_int_equal(ax_attention_bwd(&dev, &a), AX_OK);
+    ax_norm_args n = {.kind = AX_LAYERNORM,
+                      .width = H,
+                      .eps = 1e-5,
+                      .x = in,
+                      .w = ax_tensor_rows(in, 0, 1),
+                      .sums = sums,
+                      .y = t[4],
+                      .dy = in,
+                      .dsums = sums,
+                      .dx = t[5],
+                      .dw = dw,
+                      .db = db};
+    assert_int_equal(ax_norm_sums(&dev, &n), AX_OK);
+    assert_int_equal(ax_norm_fwd(&dev, &n), AX_OK);
+    assert_int_equal(ax_norm_bwd(&dev, &n), AX_OK);
+    assert_int_equal(ax_bias_bwd(&dev, in, db), AX_OK);
+    assert_int_equal(ax_gelu_fwd(&dev, in, t[6]), AX_OK);
+    assert_int_equal(ax_square_sum(&dev, in, square), AX_OK);
+    memcpy(next + H, square, sizeof square);
+    free(in.data);
+    ax_device_close(&dev);
+    return all;
+}
+
+static void results_do_not_depend_on_threads(void **state)
+{
+    (void)state;
+    for (const char *const *name = ax_device_names(); *name; name++) {
+        size_t count;
+        float *one = results_of(*name, 1, &count), *three = results_of(*name, 3, &count);
+        assert_memory_equal(one, three, count * sizeof *one);
+        free(one);
+        free(three);
+    }
 }
 
 // ---- measuring ----
@@ -137,12 +203,12 @@ static void count_poll(void *ctx)
 
 static ax_gemm_args gemm_of(ax_dtype act, ax_dtype c, ax_trans ta, ax_trans tb, void *mem)
 {
-    enum { M = 1300, N = 40, K = 900 };
+    enum { ROWS = 1300, N = 40, K = 900 };
     return (ax_gemm_args){ta,
                           tb,
-                          ax_tensor_over(mem, act, ta ? K : M, ta ? M : K),
+                          ax_tensor_over(mem, act, ta ? K : ROWS, ta ? ROWS : K),
                           ax_tensor_over(mem, act, tb ? N : K, tb ? K : N),
-                          ax_tensor_over(mem, c, M, N),
+                          ax_tensor_over(mem, c, ROWS, N),
                           0};
 }
 
@@ -295,6 +361,8 @@ int main(void)
          0},
         {"device memory is zeroed and aligned", memory_is_zeroed_and_aligned, 0, 0, 0},
         {"pinned devices compute and let their thread go", pinned_devices_open_and_compute, 0, 0,
+         0},
+        {"results do not depend on the number of threads", results_do_not_depend_on_threads, 0, 0,
          0},
         {"the measured workspace is what the calls use", measured_workspace_is_what_calls_use, 0, 0,
          0},
