@@ -40,8 +40,6 @@ began=$SECONDS
 
 # Ranks and teams of several tests share the cores: a thread that waits must not spin.
 export OMP_WAIT_POLICY=passive
-# The tests of ranks read how much of the product of grids and modes they run.
-export AXONN_TEST_TIER=$tier
 
 if [ -t 1 ]; then
     green=$'\e[32m' red=$'\e[31m' plain=$'\e[0m'
@@ -148,29 +146,22 @@ run_clang() {
     check 'build clang' configure_and_build clang && tests clang unit -R '^unit'
 }
 
-# Address and undefined behaviour: all units and operations, and a few grids. MPI libraries keep
-# memory until the process ends, so leaks are looked for in programs without them.
+# Address and undefined behaviour: all units and operations, and a few grids.
 run_asan() {
-    local ranks=(-L sanitize)
+    local ranks='^ranks[.](grids_bytes|grids_refusals|missing_wait)$'
+    [ "$tier" = long ] && ranks='^(golden|ranks|fault|cli)'
     check 'build asan' configure_and_build asan || return
     tests asan 'unit and ops' -R '^(unit|ops)'
-    [ "$tier" = long ] && ranks=(-R '^(golden|ranks|fault)')
-    has_tests asan "${ranks[@]}" && tests asan ranks "${ranks[@]}"
+    tests asan ranks -R "$ranks"
 }
 
 # Races between ranks that are threads.
 run_tsan() {
-    local ranks=(-L sanitize)
+    local ranks='^ranks[.](grids_bytes|missing_wait)$'
+    [ "$tier" = long ] && ranks='^(golden|ranks)'
     check 'build tsan' configure_and_build tsan || return
     tests tsan comm -R 'test_comm$'
-    [ "$tier" = long ] && ranks=(-R '^ranks')
-    has_tests tsan "${ranks[@]}" && tests tsan ranks "${ranks[@]}"
-}
-
-has_tests() {
-    local preset=$1
-    shift
-    ctest --test-dir "build/$preset" -N "$@" 2>/dev/null | grep -qE '^ *Test +#'
+    tests tsan ranks -R "$ranks"
 }
 
 check 'build release' configure_and_build release || finish
@@ -184,7 +175,9 @@ if [ "$tier" = quick ]; then
     finish
 fi
 check_sources
-tests release 'all tests'
+product=()
+[ "$tier" = default ] || product=(-C all)
+tests release 'all tests' "${product[@]}"
 run_clang
 run_asan
 run_tsan

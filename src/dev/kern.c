@@ -157,10 +157,15 @@ ax_status ax_attention_bwd(ax_device *dev, const ax_attention_args *g)
 
 // ---- norms ----
 
+static int64_t row_sums(const ax_norm_args *g)
+{
+    return g->kind == AX_LAYERNORM ? 2 : 1;
+}
+
 static ax_status check_norm(const char *kern, const ax_norm_args *g)
 {
     AX_TRY(want(kern, "x", g->x, ANY, ANY, ACC));
-    AX_TRY(want(kern, "sums", g->sums, g->x.rows, 2, only(g->x.dtype)));
+    AX_TRY(want(kern, "sums", g->sums, g->x.rows, row_sums(g), only(g->x.dtype)));
     AX_CHECK(g->width >= g->x.cols && g->width > 0, AX_EINTERNAL,
              "%s: %lld columns of a width of %lld", kern, (long long)g->x.cols,
              (long long)g->width);
@@ -172,7 +177,7 @@ static ax_status check_norm_bwd(const char *kern, const ax_norm_args *g)
     AX_TRY(check_norm(kern, g));
     AX_TRY(want(kern, "w", g->w, 1, g->x.cols, only(g->x.dtype)));
     AX_TRY(want(kern, "dy", g->dy, g->x.rows, g->x.cols, act_of(g->x.dtype)));
-    return want(kern, "dsums", g->dsums, g->x.rows, 2, only(g->x.dtype));
+    return want(kern, "dsums", g->dsums, g->x.rows, row_sums(g), only(g->x.dtype));
 }
 
 ax_status ax_norm_sums(ax_device *dev, const ax_norm_args *g)

@@ -146,6 +146,7 @@ ax_status ax_trainer_open(const ax_trainer_config *config, ax_comm *world, ax_tr
     AX_TRY_TO(failed, ax_comm_agree(world, ax_model_upload(&t->model)));
     return AX_OK;
 failed:
+    ax_comm_trace_attach(world, NULL);
     ax_trainer_close(t);
     return st;
 }
@@ -158,6 +159,8 @@ void ax_trainer_close(ax_trainer *t)
     free(t->ids);
     free(t->targets);
     ax_model_fini(&t->model);
+    if (t->grid.world)
+        ax_comm_trace_attach(t->grid.world, NULL); // the world lives on, the trace does not
     ax_grid_close(&t->grid);
     for (int i = 0; i < AX_ARENAS; i++)
         ax_arena_fini(arena_of(t, i));

@@ -198,7 +198,7 @@ static ax_status check(rig *r, const char *layer, ax_param *const *params)
     double sum, worst = 0;
     AX_TRY(r->pass(r, true, &sum));
     AX_TRY(ax_grads_drain(r->nn));
-    if (r->in.data)
+    if (r->in.cols > 0)
         all[count++] = (entries){"input", r->in.data, r->din.data, ax_tensor_count(r->in)};
     for (int i = 0; params[i]; i++)
         all[count++] = (entries){params[i]->name, params[i]->master.data, params[i]->grad.data,
@@ -238,8 +238,6 @@ static ax_status check_layer(rig *r, const layer *l)
     r->din = random_tensor("din", rows, l->in);
     r->out = random_tensor("out", rows, l->out);
     r->dout = random_tensor("dout", rows, l->out);
-    if (l->in == 0)
-        r->in.data = (free(r->in.data), NULL);
     if (l->pass == pass_norm) // the only gradient that is added to
         memset(r->din.data, 0, ax_tensor_bytes(r->din));
     for (int i = 0; i < AX_SUMS; i++)

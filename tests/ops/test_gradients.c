@@ -124,7 +124,8 @@ static void norm_gradient(ax_norm_kind kind)
     }
     g.out = matrix(M, H, 0);
     g.r = matrix(M, H, 27);
-    ax_tensor sums = matrix(M, 2, 0), dsums = matrix(M, 2, 0);
+    int width = kind == AX_LAYERNORM ? 2 : 1; // of the row sums
+    ax_tensor sums = matrix(M, width, 0), dsums = matrix(M, width, 0);
     ax_norm_args args = {.kind = kind,
                          .width = H,
                          .eps = 1e-5,

@@ -233,10 +233,11 @@ static ax_norm_args norm_args(const norm_case *c, ax_norm_kind kind, bool gold)
 static void norm_kind(scene *s, ax_norm_kind kind)
 {
     int64_t m = s->at.n[0], cols = s->at.n[1], gap = s->at.gap;
+    int64_t width = kind == AX_LAYERNORM ? 2 : 1; // of the row sums
     norm_case c = {make(s->acc, m, cols, gap, 1), make(s->acc, 1, cols, 0, 1),
-                   make(s->acc, 1, cols, 0, 1),   make(s->acc, m, 2, gap, 1),
+                   make(s->acc, 1, cols, 0, 1),   make(s->acc, m, width, gap, 1),
                    make(s->act, m, cols, gap, 1), make(s->act, m, cols, gap, 1),
-                   make(s->acc, m, 2, 0, 1),      make(s->acc, m, cols, gap, 1),
+                   make(s->acc, m, width, 0, 1),  make(s->acc, m, cols, gap, 1),
                    make(s->acc, 1, cols, 0, 1),   make(s->acc, 1, cols, 0, 1)};
     ax_norm_args gold = norm_args(&c, kind, true), test = norm_args(&c, kind, false);
     GOLD(ax_norm_sums(s->gold, &gold));

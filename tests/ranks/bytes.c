@@ -186,9 +186,10 @@ static void add_blocks(const step *s)
         add_pair(s, s->mlp, a->kind == AX_LLAMA ? 2 * f : f, f);
     }
     int64_t rows = s->sharded ? s->m / s->Gx : s->m, norms = 2 * a->layers + 1;
+    int64_t floats = a->kind == AX_GPT ? 2 : 1; // a row
     int64_t forward = norms + (s->recompute ? 2 * a->layers : 0);
-    add(s, "y", AX_ALLREDUCE, "norm", s->M * forward, s->M * forward * 2 * rows * s->acc);
-    add(s, "y", AX_ALLREDUCE, "norm backward", s->M * norms, s->M * norms * 2 * rows * s->acc);
+    add(s, "y", AX_ALLREDUCE, "norm", s->M * forward, s->M * forward * floats * rows * s->acc);
+    add(s, "y", AX_ALLREDUCE, "norm backward", s->M * norms, s->M * norms * floats * rows * s->acc);
 }
 
 // Between the vocabulary, cut over x*y, and the residual stream.
@@ -237,8 +238,7 @@ void bytes_expect(const ax_arch *arch, const ax_trainer_config *config, bytes_ta
     s.layers = 4 * arch->layers;
     s.recompute = config->recompute;
     s.keep = config->keep_gathered;
-    s.sharded =
-        config->activations != AX_ACT_REPLICATED && s.m % s.Gx == 0 && s.m % s.Gy == 0;
+    s.sharded = config->activations != AX_ACT_REPLICATED && s.m % s.Gx == 0 && s.m % s.Gy == 0;
     bool heads = arch->heads % (s.Gx * s.Gy) == 0 && arch->kv_heads % (s.Gx * s.Gy) == 0;
     s.mlp = s.sharded ? CUT : WHOLE;
     s.attention = s.sharded && (b % s.Gy == 0 || heads) ? CUT : WHOLE;

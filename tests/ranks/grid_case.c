@@ -23,8 +23,20 @@ typedef struct row { // a level of each factor, or -1
     int level[FACTORS];
 } row;
 
-enum { F_GRID, F_KIND, F_TIED, F_KV, F_SPLIT, F_REPLICATED, F_RECOMPUTE, F_KEEP, F_LAZY, F_SETTLE,
-       F_OVERLAP, F_ORDER };
+enum {
+    F_GRID,
+    F_KIND,
+    F_TIED,
+    F_KV,
+    F_SPLIT,
+    F_REPLICATED,
+    F_RECOMPUTE,
+    F_KEEP,
+    F_LAZY,
+    F_SETTLE,
+    F_OVERLAP,
+    F_ORDER
+};
 
 static const int levels[FACTORS] = {GRIDS, 2, 2, 4, SPLITS, 2, 2, 2, 2, 2, 4, 4};
 

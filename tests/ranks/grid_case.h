@@ -11,18 +11,18 @@ enum { GRIDS = 55 }; // of 1, 2, 3, 4, 6 and 8 ranks
 
 // How the batch is split into micro-batches, and how long sequences are.
 typedef enum split {
-    SPLIT_NONE,  // one micro-batch: sequences are cut over y
-    SPLIT_FOUR,  // four micro-batches
-    SPLIT_ONES,  // micro-batches of one sequence: rows are cut inside it, attention by heads
-    SPLIT_ODD,   // micro-batches of two sequences whose length is no power of two
+    SPLIT_NONE, // one micro-batch: sequences are cut over y
+    SPLIT_FOUR, // four micro-batches
+    SPLIT_ONES, // micro-batches of one sequence: rows are cut inside it, attention by heads
+    SPLIT_ODD,  // micro-batches of two sequences whose length is no power of two
     SPLITS,
 } split;
 
 typedef struct grid_case {
     ax_grid_shape grid;
-    int kind;    // ax_arch_kind
+    int kind; // ax_arch_kind
     int tied;
-    int kv;      // 0: as heads; 1: half of them; 2: two; 3: one
+    int kv; // 0: as heads; 1: half of them; 2: two; 3: one
     int split;
     int replicated, recompute, keep, lazy, settle;
     unsigned overlap;

@@ -17,12 +17,9 @@ typedef struct big {
 } big;
 
 static const big bigs[] = {
-    {"gpt2-124m", "x=2,y=2,z=2,data=2", 32, 2},
-    {"gpt2-124m", "x=3,y=4,z=2,data=3", 48, 0},
-    {"gpt-20b", "x=4,y=4,z=4,data=4", 256, 4},
-    {"gpt-80b", "x=8,y=2,z=8,data=16", 512, 1},
-    {"llama2-7b", "z=8,data=8", 256, 1},
-    {"llama2-70b", "x=8,y=8,z=2,data=4", 64, 4},
+    {"gpt2-124m", "x=2,y=2,z=2,data=2", 32, 2},    {"gpt2-124m", "x=3,y=4,z=2,data=3", 48, 0},
+    {"gpt-20b", "x=4,y=4,z=4,data=4", 256, 4},     {"gpt-80b", "x=8,y=2,z=8,data=16", 512, 1},
+    {"llama2-7b", "z=8,data=8", 256, 1},           {"llama2-70b", "x=8,y=8,z=2,data=4", 64, 4},
     {"llama3.1-8b", "x=16,y=2,z=4,data=2", 64, 2}, // 8 kv heads, 2 copies each
     {"llama3.2-1b", "x=8,y=1,z=1,data=8", 64, 0},
 };
@@ -61,8 +58,9 @@ void part_bytes(verdict *v, bool all)
     for (size_t i = 0; i < sizeof bigs / sizeof bigs[0]; i++)
         for (int variant = 0; variant < 16; variant++)
             one_big(v, &bigs[i], variant);
-    verdict_part(v, t0, "bytes of every axis and tag on grids of 16 to 2048 ranks, by formula and "
-                        "by measuring pass: the same");
+    verdict_part(v, t0,
+                 "bytes of every axis and tag on grids of 16 to 2048 ranks, by formula and "
+                 "by measuring pass: the same");
 }
 
 // ---- refusals ----
@@ -103,8 +101,7 @@ static void list_reasons(const wish *w, const ax_grid_shape *g, reason out[REASO
                "x=", g->x);
     set_reason(&out[4], !whole, "train.batch", w->batch, "z*data=", columns);
     set_reason(&out[5], whole && !cut, "train.micro_batch", w->micro_batch, "z*data=", columns);
-    set_reason(&out[6],
-               cut && w->activations == AX_ACT_SHARDED && (rows % g->x || rows % g->y),
+    set_reason(&out[6], cut && w->activations == AX_ACT_SHARDED && (rows % g->x || rows % g->y),
                "sharded: the", rows, "x=", g->x);
 }
 
@@ -154,8 +151,7 @@ static bool offers_nearest(const char *text, const wish *w, const ax_grid_shape 
     for (char *one = strsep(&rest, ";"); one; one = strsep(&rest, ";"), first = false) {
         one += *one == ' ';
         if (ax_grid_parse(one, &s) != AX_OK || !runs(w, &s) ||
-            ax_grid_ranks(&s) != ax_grid_ranks(g) ||
-            (first && steps_apart(g, &s) > best + 1e-9))
+            ax_grid_ranks(&s) != ax_grid_ranks(g) || (first && steps_apart(g, &s) > best + 1e-9))
             return false;
     }
     return true;
@@ -182,8 +178,9 @@ static void ask(verdict *v, const wish *w, const ax_grid_shape *g, int *refused)
         return;
     }
     ++*refused;
-    verdict_check(v, st == AX_EUSAGE && strstr(text, name) && names_reason(text, r) &&
-                         offers_nearest(text, w, g),
+    verdict_check(v,
+                  st == AX_EUSAGE && strstr(text, name) && names_reason(text, r) &&
+                      offers_nearest(text, w, g),
                   "%s is refused with the numbers and the nearest grids: %s", name, text);
 }
 
@@ -192,11 +189,22 @@ void part_refusals(verdict *v, bool all)
 {
     (void)all;
     double t0 = verdict_now();
-    const ax_arch base = {.kind = AX_LLAMA, .layers = 2, .hidden = 32, .heads = 8, .kv_heads = 2,
-                          .head_dim = 4, .ffn = 64, .vocab = 101, .seq = 8, .norm_eps = 1e-5,
-                          .rope_theta = 1e4, .init_std = 0.02};
-    wish w[4] = {{base, 16, 0, AX_ACT_AUTO}, {base, 12, 2, AX_ACT_AUTO},
-                 {base, 12, 1, AX_ACT_SHARDED}, {base, 30, 3, AX_ACT_REPLICATED}};
+    const ax_arch base = {.kind = AX_LLAMA,
+                          .layers = 2,
+                          .hidden = 32,
+                          .heads = 8,
+                          .kv_heads = 2,
+                          .head_dim = 4,
+                          .ffn = 64,
+                          .vocab = 101,
+                          .seq = 8,
+                          .norm_eps = 1e-5,
+                          .rope_theta = 1e4,
+                          .init_std = 0.02};
+    wish w[4] = {{base, 16, 0, AX_ACT_AUTO},
+                 {base, 12, 2, AX_ACT_AUTO},
+                 {base, 12, 1, AX_ACT_SHARDED},
+                 {base, 30, 3, AX_ACT_REPLICATED}};
     w[2].arch.heads = 6;
     w[2].arch.kv_heads = 3;
     w[2].arch.hidden = 48;
@@ -214,7 +222,8 @@ void part_refusals(verdict *v, bool all)
         }
     }
     ax_log_setup((ax_log_config){.ranks = 1, .level = AX_LOG_WARN});
-    verdict_part(v, t0, "every grid of 1 to 12 ranks, four models and batches: %d of %d refused, "
-                        "with the numbers and the nearest grids",
+    verdict_part(v, t0,
+                 "every grid of 1 to 12 ranks, four models and batches: %d of %d refused, "
+                 "with the numbers and the nearest grids",
                  refused, asked);
 }

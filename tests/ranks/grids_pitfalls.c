@@ -15,8 +15,12 @@ typedef struct pair {
 
 static pair run_pair(const char *grid, int tied, void (*change)(trial *))
 {
-    grid_case c = {.kind = AX_LLAMA, .tied = tied, .kv = 2, .overlap = AX_OVERLAP_ALL,
-                   .act = AX_F64, .device = "ref"};
+    grid_case c = {.kind = AX_LLAMA,
+                   .tied = tied,
+                   .kv = 2,
+                   .overlap = AX_OVERLAP_ALL,
+                   .act = AX_F64,
+                   .device = "ref"};
     pair p = {0};
     p.ran = ax_grid_parse(grid, &c.grid) == AX_OK;
     p.trial = case_trial(&c, 1);
@@ -162,8 +166,9 @@ static void clipping_acts_alike(verdict *v)
     static const char *const grids[] = {"data=4", "z=4", "z=2,data=2", "x=2,y=2,z=2"};
     for (size_t i = 0; i < sizeof grids / sizeof grids[0]; i++) {
         pair hard = run_pair(grids[i], 1, clip_hard), never = run_pair(grids[i], 1, clip_never);
-        verdict_check(v, agrees(&hard) && agrees(&never) &&
-                             outcome_weight_difference(&hard.grid, &never.grid) > 1e-4,
+        verdict_check(v,
+                      agrees(&hard) && agrees(&never) &&
+                          outcome_weight_difference(&hard.grid, &never.grid) > 1e-4,
                       "%s: a clip that acts gives the weights of one rank", grids[i]);
         end_pair(&hard);
         end_pair(&never);
@@ -236,16 +241,17 @@ static bool halves_differ(const outcome *o, const char *name)
 
 static void same_weights_everywhere(verdict *v)
 {
-    static const char *const grids[] = {"x=2", "y=2", "z=2", "data=2", "x=2,y=2", "x=8", "z=2,data=4"};
+    static const char *const grids[] = {"x=2",     "y=2", "z=2",       "data=2",
+                                        "x=2,y=2", "x=8", "z=2,data=4"};
     for (size_t i = 0; i < sizeof grids / sizeof grids[0]; i++) {
         pair p = run_pair(grids[i], 0, NULL);
-        verdict_check(v, p.ran && !p.grid.uncovered &&
-                             memcmp(p.grid.init, p.one.init,
-                                    (size_t)p.one.count * sizeof(double)) == 0 &&
-                             halves_differ(&p.grid, "blk.0.attn.q.weight") &&
-                             halves_differ(&p.grid, "embed.weight"),
-                      "%s: the initial weights are those of one rank, and no two slices are alike",
-                      grids[i]);
+        verdict_check(
+            v,
+            p.ran && !p.grid.uncovered &&
+                memcmp(p.grid.init, p.one.init, (size_t)p.one.count * sizeof(double)) == 0 &&
+                halves_differ(&p.grid, "blk.0.attn.q.weight") &&
+                halves_differ(&p.grid, "embed.weight"),
+            "%s: the initial weights are those of one rank, and no two slices are alike", grids[i]);
         end_pair(&p);
     }
 }
@@ -261,6 +267,7 @@ void part_pitfalls(verdict *v, bool all)
     tied_tables_stay_one(v);
     one_batch_many_splits(v);
     same_weights_everywhere(v);
-    verdict_part(v, t0, "named cases: uneven targets, loss at the start, replicas in norms, "
-                        "clipping, tied tables, scale of gradients, initial weights");
+    verdict_part(v, t0,
+                 "named cases: uneven targets, loss at the start, replicas in norms, "
+                 "clipping, tied tables, scale of gradients, initial weights");
 }

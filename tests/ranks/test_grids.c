@@ -13,10 +13,12 @@
 static const struct {
     const char *name;
     part_run *run;
+    bool by_name; // only when asked for
 } parts[] = {
-    {"serial", part_serial},   {"pairs", part_pairs}, {"overlap", part_overlap},
-    {"narrow", part_narrow},   {"bytes", part_bytes}, {"refusals", part_refusals},
-    {"pitfalls", part_pitfalls},
+    {"serial", part_serial, false},     {"pairs", part_pairs, false},
+    {"sample", part_sample, true},      {"overlap", part_overlap, false},
+    {"narrow", part_narrow, false},     {"bytes", part_bytes, false},
+    {"refusals", part_refusals, false}, {"pitfalls", part_pitfalls, false},
 };
 enum { PARTS = sizeof parts / sizeof parts[0] };
 
@@ -38,7 +40,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < PARTS; i++)
         some = some || is_asked(argc, argv, parts[i].name);
     for (int i = 0; i < PARTS; i++)
-        if (!some || is_asked(argc, argv, parts[i].name))
+        if (is_asked(argc, argv, parts[i].name) || (!some && !parts[i].by_name))
             parts[i].run(&v, all);
     serial_fini();
     trial_close_data();

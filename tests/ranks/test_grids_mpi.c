@@ -93,9 +93,10 @@ static void judge(run *r, int i, const outcome *o, bool same_bits)
     double norm = serial ? outcome_norm_difference(o, serial) : 1;
     verdict_check(&r->verdict, same_bits, "%s: losses and norms are those of threads to the bit",
                   name);
-    verdict_check(&r->verdict, grad <= 1e-13 && loss <= 1e-12 && norm <= 1e-12,
-                  "%s: gradients (%s) within %.1e of one rank, losses within %.1e, norms within %.1e",
-                  name, tensor, grad, loss, norm);
+    verdict_check(
+        &r->verdict, grad <= 1e-13 && loss <= 1e-12 && norm <= 1e-12,
+        "%s: gradients (%s) within %.1e of one rank, losses within %.1e, norms within %.1e", name,
+        tensor, grad, loss, norm);
     verdict_check(&r->verdict,
                   serial && memcmp(o->init, serial->init, (size_t)o->count * sizeof(double)) == 0 &&
                       !o->replicas && !o->uncovered && !o->bytes && !o->unmeasured && !o->disagreed,

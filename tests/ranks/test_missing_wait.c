@@ -126,8 +126,9 @@ static void leave_out(verdict *v, const char *grid, const char *tag)
     int ranks = ax_grid_ranks(&c.grid);
     ok = ok && ax_ranks_run(ranks, rank_main, &good) == AX_OK &&
          ax_ranks_run(ranks, rank_main, &bad) == AX_OK;
-    verdict_check(v, ok && good.nonfinite == 0 && isfinite(good.loss[1]) && bad.skipped > 0 &&
-                         differs(&bad, &good),
+    verdict_check(v,
+                  ok && good.nonfinite == 0 && isfinite(good.loss[1]) && bad.skipped > 0 &&
+                      differs(&bad, &good),
                   "%s: without the waits for '%s' (%d of them) the loss is %g instead of %g, the "
                   "norm %g instead of %g, and %lld gradients are not finite",
                   grid, tag, bad.skipped, bad.loss[1], good.loss[1], bad.norm[1], good.norm[1],
@@ -142,8 +143,8 @@ static ax_status read_early(void *ctx, ax_comm *world)
     double one = 1, sum = 0;
     ax_comm_set_lazy(world, true);
     AX_TRY(__real_ax_comm_allreduce_begin(
-        world,
-        &(ax_xfer){.send = &one, .recv = &sum, .count = 1, .dtype = AX_F64, .tag = "early"}, &r));
+        world, &(ax_xfer){.send = &one, .recv = &sum, .count = 1, .dtype = AX_F64, .tag = "early"},
+        &r));
     bool hidden = isnan(sum);
     AX_TRY(ax_comm_wait(&r));
     if (world->rank == 0)
@@ -156,12 +157,14 @@ int main(int argc, char **argv)
     static const struct {
         const char *grid, *tag;
     } waits[] = {
-        {"z=2", "weights"},           {"z=4,data=2", "weights"},      {"z=2", "dw"},
-        {"x=2,z=2", "dw"},            {"x=2", "rows outer"},          {"x=4,y=2", "rows outer"},
-        {"x=2", "sum outer"},         {"x=2,y=2,z=2", "sum outer"},   {"y=2", "rows inner"},
-        {"x=2,y=4", "rows inner"},    {"y=2", "sum inner"},           {"x=2,y=2,data=2", "sum inner"},
-        {"data=2", "gradients"},      {"x=2,z=2,data=2", "gradients"}, {"data=2", "update"},
-        {"x=2,y=2,data=2", "update"},
+        {"z=2", "weights"},      {"z=4,data=2", "weights"},
+        {"z=2", "dw"},           {"x=2,z=2", "dw"},
+        {"x=2", "rows outer"},   {"x=4,y=2", "rows outer"},
+        {"x=2", "sum outer"},    {"x=2,y=2,z=2", "sum outer"},
+        {"y=2", "rows inner"},   {"x=2,y=4", "rows inner"},
+        {"y=2", "sum inner"},    {"x=2,y=2,data=2", "sum inner"},
+        {"data=2", "gradients"}, {"x=2,z=2,data=2", "gradients"},
+        {"data=2", "update"},    {"x=2,y=2,data=2", "update"},
     };
     verdict v = {.verbose = argc > 1 && strcmp(argv[1], "-v") == 0};
     double t0 = verdict_now();

@@ -82,8 +82,8 @@ char *__wrap_strdup(const char *text)
 
 typedef struct run {
     trial trial;
-    int from, to;  // steps in which calls are counted
-    long grown;    // bytes in use after them, less those before
+    int from, to; // steps in which calls are counted
+    long grown;   // bytes in use after them, less those before
 } run;
 
 static ax_status steps(ax_trainer *t, int count)
@@ -145,8 +145,10 @@ static void nothing_allocated(verdict *v, const grid_case *c, int to)
                   "%s: steps %d to %d call an allocator %d times in our own code", name, r.from,
                   r.to, atomic_load(&calls));
     // Library caches may still fill up; growth with the number of steps would be far more.
-    verdict_check(v, st == AX_OK && r.grown < 4096, "%s: %ld bytes more in use after step %d than "
-                  "after step %d", name, r.grown, r.to, r.from - 1);
+    verdict_check(v, st == AX_OK && r.grown < 4096,
+                  "%s: %ld bytes more in use after step %d than "
+                  "after step %d",
+                  name, r.grown, r.to, r.from - 1);
 }
 
 static ax_status refused(void *ctx, ax_comm *world)
@@ -182,8 +184,8 @@ static void the_count_counts(verdict *v)
     mem = malloc(16);
     free(mem);
     atomic_store(&counting, false);
-    verdict_check(v, atomic_load(&calls) == 2, "an allocation and its end count as two calls, not %d",
-                  atomic_load(&calls));
+    verdict_check(v, atomic_load(&calls) == 2,
+                  "an allocation and its end count as two calls, not %d", atomic_load(&calls));
 }
 
 int main(int argc, char **argv)

@@ -197,8 +197,8 @@ static ax_status compare_ranks(work *w)
     memcpy(mine + TRIAL_STEPS, o->norm, sizeof o->norm);
     memcpy(first, mine, sizeof mine);
     AX_TRY(ax_comm_bcast(
-        world,
-        &(ax_xfer){.recv = first, .count = 2 * TRIAL_STEPS, .dtype = AX_F64, .tag = "curve"}, 0));
+        world, &(ax_xfer){.recv = first, .count = 2 * TRIAL_STEPS, .dtype = AX_F64, .tag = "curve"},
+        0));
     o->disagreed = memcmp(first, mine, sizeof mine) != 0;
     double ids[TRIAL_STEPS * TRIAL_BATCH], seen[TRIAL_STEPS * TRIAL_BATCH];
     for (int i = 0; i < TRIAL_STEPS * TRIAL_BATCH; i++)

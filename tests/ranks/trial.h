@@ -32,20 +32,20 @@ typedef struct span { // one parameter in the lists of an outcome
 typedef struct outcome {
     int steps, spans;
     span *span;
-    int64_t count;                  // elements of the model
-    double *init, *grad, *final;    // weights before, gradients of step 1, weights after
+    int64_t count;               // elements of the model
+    double *init, *grad, *final; // weights before, gradients of step 1, weights after
     double loss[TRIAL_STEPS], norm[TRIAL_STEPS];
-    int64_t kept;                   // targets that count in step 1
+    int64_t kept;                              // targets that count in step 1
     int64_t sample[TRIAL_STEPS * TRIAL_BATCH]; // of row r in step s: [(s - 1) * TRIAL_BATCH + r]
-    double eval_loss;               // with dry_runs
+    double eval_loss;                          // with dry_runs
     ax_layout layout;
-    ax_comm_trace trace;            // of step 1 on rank 0
+    ax_comm_trace trace; // of step 1 on rank 0
     // Over all ranks; each should be zero.
-    int64_t replicas;               // elements of which a replica holds another number
-    int64_t uncovered;              // elements not owned exactly once
-    int64_t bytes;                  // rows of traffic that are not as the formulas say
-    int64_t unmeasured;             // rows of traffic, or arenas, that are not as measured before
-    int64_t disagreed;              // ranks that saw another loss, norm or sample than rank 0
+    int64_t replicas;   // elements of which a replica holds another number
+    int64_t uncovered;  // elements not owned exactly once
+    int64_t bytes;      // rows of traffic that are not as the formulas say
+    int64_t unmeasured; // rows of traffic, or arenas, that are not as measured before
+    int64_t disagreed;  // ranks that saw another loss, norm or sample than rank 0
 } outcome;
 
 // The text that all jobs learn from. Once a process.

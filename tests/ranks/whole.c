@@ -43,8 +43,8 @@ static ax_tensor picked(const ax_param *p, whole_pick pick)
 
 typedef struct visit {
     whole_pick pick;
-    double *all;    // of this parameter
-    bool give;      // else compare
+    double *all; // of this parameter
+    bool give;   // else compare
     int64_t wrong;
 } visit;
 
@@ -88,11 +88,10 @@ ax_status whole_gather(ax_trainer *t, whole_pick pick, double *out, int64_t *wro
     memset(out, 0, (size_t)count * sizeof *out);
     visit v = {.pick = pick, .all = out, .give = true};
     walk_all(t, &v);
-    AX_TRY(ax_comm_allreduce(t->grid.world, &(ax_xfer){.send = out,
-                                                       .recv = out,
-                                                       .count = count,
-                                                       .dtype = AX_F64,
-                                                       .tag = "whole model"}));
+    AX_TRY(ax_comm_allreduce(
+        t->grid.world,
+        &(ax_xfer){
+            .send = out, .recv = out, .count = count, .dtype = AX_F64, .tag = "whole model"}));
     v.give = false;
     walk_all(t, &v);
     *wrong += v.wrong;

@@ -10,8 +10,8 @@ typedef struct row_stats {
 INLINE row_stats stats_of(const ax_norm_args *g, int64_t row)
 {
     const float *sums = at(g->sums, row, 0);
-    double width = (double)g->width, square = (double)sums[1] / width;
-    double mean = g->kind == AX_LAYERNORM ? (double)sums[0] / width : 0;
+    double width = (double)g->width, square = (double)sums[0] / width;
+    double mean = g->kind == AX_LAYERNORM ? (double)sums[1] / width : 0;
     double var = square - mean * mean;
     return (row_stats){(float)mean, (float)(1 / sqrt((var > 0 ? var : 0) + g->eps))};
 }
@@ -26,8 +26,9 @@ static void sums_row(const ax_norm_args *g, int64_t row)
         sum += v;
         square += v * v;
     }
-    out[0] = g->kind == AX_LAYERNORM ? lanes_sum(sum) : 0;
-    out[1] = lanes_sum(square);
+    out[0] = lanes_sum(square);
+    if (g->kind == AX_LAYERNORM)
+        out[1] = lanes_sum(sum);
 }
 
 ax_status V(norm_sums)(ax_device *dev, const ax_norm_args *g)
@@ -74,8 +75,9 @@ INLINE void bwd_sums_row(const ax_norm_args *g, int64_t row, ax_dtype t)
         sum += d;
         scaled += d * (load_some(x, i, AX_F32, n) - s.mean);
     }
-    out[0] = g->kind == AX_LAYERNORM ? lanes_sum(sum) : 0;
-    out[1] = lanes_sum(scaled) * s.rstd;
+    out[0] = lanes_sum(scaled) * s.rstd;
+    if (g->kind == AX_LAYERNORM)
+        out[1] = lanes_sum(sum);
 }
 
 ax_status V(norm_bwd_sums)(ax_device *dev, const ax_norm_args *g)
@@ -92,7 +94,8 @@ INLINE void input_bwd_row(const ax_norm_args *g, int64_t row, ax_dtype t)
     row_stats s = stats_of(g, row);
     const void *x = at(g->x, row, 0), *dy = at(g->dy, row, 0), *w = g->w.data;
     const float *dsums = at(g->dsums, row, 0);
-    float shift = dsums[0] / (float)g->width, tilt = dsums[1] / (float)g->width;
+    float tilt = dsums[0] / (float)g->width;
+    float shift = g->kind == AX_LAYERNORM ? dsums[1] / (float)g->width : 0;
     void *dx = at(g->dx, row, 0);
     for (int64_t i = 0; i < g->x.cols; i += W) {
         int64_t n = g->x.cols - i;

@@ -12,10 +12,10 @@ typedef struct row_stats {
 
 static row_stats stats_of(const ax_norm_args *g, int64_t row)
 {
-    double width = (double)g->width, square = load1(g->sums, row, 1) / width;
+    double width = (double)g->width, square = load1(g->sums, row, 0) / width;
     if (g->kind == AX_RMSNORM)
         return (row_stats){0, 1 / sqrt(square + g->eps)};
-    double mean = load1(g->sums, row, 0) / width;
+    double mean = load1(g->sums, row, 1) / width;
     double var = square - mean * mean;
     return (row_stats){mean, 1 / sqrt((var > 0 ? var : 0) + g->eps)};
 }
@@ -34,8 +34,9 @@ ax_status ax_ref_norm_sums(ax_device *dev, const ax_norm_args *g)
                 square += x[c] * x[c];
             }
         }
-        store1(g->sums, i, 0, g->kind == AX_LAYERNORM ? sum : 0);
-        store1(g->sums, i, 1, square);
+        store1(g->sums, i, 0, square);
+        if (g->kind == AX_LAYERNORM)
+            store1(g->sums, i, 1, sum);
     }
     return AX_OK;
 }
@@ -77,8 +78,9 @@ ax_status ax_ref_norm_bwd_sums(ax_device *dev, const ax_norm_args *g)
                 scaled += dy[c] * w[c] * (x[c] - at.mean) * at.rstd;
             }
         }
-        store1(g->dsums, i, 0, g->kind == AX_LAYERNORM ? sum : 0);
-        store1(g->dsums, i, 1, scaled);
+        store1(g->dsums, i, 0, scaled);
+        if (g->kind == AX_LAYERNORM)
+            store1(g->dsums, i, 1, sum);
     }
     return AX_OK;
 }
@@ -87,8 +89,8 @@ static void input_bwd(const ax_norm_args *g, int64_t i)
 {
     double x[SPAN], w[SPAN], dy[SPAN], dx[SPAN];
     row_stats at = stats_of(g, i);
-    double shift = load1(g->dsums, i, 0) / (double)g->width;
-    double tilt = load1(g->dsums, i, 1) / (double)g->width;
+    double tilt = load1(g->dsums, i, 0) / (double)g->width;
+    double shift = g->kind == AX_LAYERNORM ? load1(g->dsums, i, 1) / (double)g->width : 0;
     for (int64_t j = 0; j < g->x.cols; j += SPAN) {
         int64_t n = span_of(g->x.cols, j);
         load(g->x, i, j, n, x);
