@@ -4,6 +4,7 @@ $ printf 'model: {preset: tiny, hidden: 32}\ndata: {train: squares.txt}\ntrain: 
 $ axonn train --config run.yaml --grid x=2,z=2
 ! axonn: train: Llama, 0.06 million parameters, f64, 4 ranks, grid x=2,y=1,z=2,data=1
 ! axonn: data: 18267 tokens to learn from, 961 held out
+! axonn: plan: activations sharded, 2 sequences a micro-batch, 1 a step, N MiB a rank
 ! step 1/3  loss 5.5367  N tokens/s  N left
 ! step 3/3  loss 5.1077  N tokens/s  N left
 ! step 3  held out: loss 5.1296  perplexity 168.96  7.400 bits per byte
@@ -88,3 +89,7 @@ $ rm cut/step-00000003/manifest.json; axonn eval model.init=cut data.train=squar
 $ echo step-00000009 >cut/latest; axonn eval model.init=cut data.train=squares.txt device=ref
 ! axonn: error: cut/step-00000009/manifest.json: not there: the directory is no checkpoint, or was never finished
 [1]
+
+# The result as one object.
+$ axonn train --config run.yaml train.out= --json 2>/dev/null
+| {"steps":3,"tokens":768,"loss":5.107717836~,"valid_loss":5.129632818~,"seconds":N}
