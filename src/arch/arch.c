@@ -1,5 +1,7 @@
 #include "arch/arch.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 const ax_option ax_arch_options[] = {
@@ -28,6 +30,22 @@ const ax_option ax_arch_options[] = {
      "base of the rotary angles (llama)"},
     {"model.init_std", AX_OPT_REAL, offsetof(ax_arch, init_std), "0.02", "0..10",
      "standard deviation of initial weights"},
+    {"model.attention_bias", AX_OPT_CHOICE, offsetof(ax_arch, attention_bias), "auto",
+     "auto|off|on", "biases of q, k, v and the attention's output; auto: on for gpt"},
+    {"model.mlp_bias", AX_OPT_CHOICE, offsetof(ax_arch, mlp_bias), "auto", "auto|off|on",
+     "biases of the feed-forward layer; auto: on for gpt"},
+    {"model.rope_scaling", AX_OPT_CHOICE, offsetof(ax_arch, rope_scaling), "none",
+     "none|linear|llama3", "how rotary frequencies are stretched to longer texts (llama)"},
+    {"model.rope_factor", AX_OPT_REAL, offsetof(ax_arch, rope_factor), "1", "1..",
+     "by how much rope_scaling stretches"},
+    {"model.rope_low", AX_OPT_REAL, offsetof(ax_arch, rope_low), "1", "0..",
+     "rope_scaling=llama3: wavelengths above rope_original / rope_low are stretched"},
+    {"model.rope_high", AX_OPT_REAL, offsetof(ax_arch, rope_high), "4", "0..",
+     "rope_scaling=llama3: wavelengths below rope_original / rope_high are kept"},
+    {"model.rope_original", AX_OPT_INT, offsetof(ax_arch, rope_original), "8192", "1..134217728",
+     "rope_scaling=llama3: tokens of a sequence before stretching"},
+    {"model.eos", AX_OPT_LIST, offsetof(ax_arch, eos), "", "",
+     "ids that end a text; empty: the tokenizer's"},
     {0},
 };
 
@@ -38,7 +56,7 @@ enum { UNTIED, TIED, AUTO_TIED };
         label,                                                                                     \
         {                                                                                          \
             .kind = AX_GPT, .layers = L, .hidden = H, .heads = A, .vocab = V, .seq = T,            \
-            .tied = TIED, .norm_eps = 1e-5, .rope_theta = 1e4, .init_std = 0.02                    \
+            .tied = TIED, .norm_eps = 1e-5, .rope_theta = 1e4, .init_std = 0.02, .eos = ""         \
         }                                                                                          \
     }
 #define LLAMA(label, L, H, A, K, F, V, T, theta, tie)                                              \
@@ -47,7 +65,7 @@ enum { UNTIED, TIED, AUTO_TIED };
         {                                                                                          \
             .kind = AX_LLAMA, .layers = L, .hidden = H, .heads = A, .kv_heads = K, .ffn = F,       \
             .vocab = V, .seq = T, .tied = tie, .norm_eps = 1e-5, .rope_theta = theta,              \
-            .init_std = 0.02                                                                       \
+            .init_std = 0.02, .eos = ""                                                            \
         }                                                                                          \
     }
 
@@ -143,6 +161,69 @@ static ax_status check_heads(ax_arch *a)
     return AX_OK;
 }
 
+// GPT has its biases, always; a key that says otherwise is not passed over.
+static ax_status check_bias(const ax_arch *a, const char *key, int64_t *bias)
+{
+    bool gpt = a->kind == AX_GPT;
+    if (*bias == AX_BIAS_AUTO)
+        *bias = gpt ? AX_BIAS_ON : AX_BIAS_OFF;
+    AX_CHECK(!gpt || *bias == AX_BIAS_ON, AX_EUSAGE, "%s=off: a gpt model has biases", key);
+    return AX_OK;
+}
+
+static ax_status check_rope(ax_arch *a)
+{
+    AX_CHECK(a->rope_theta >= 1, AX_EUSAGE, "model.rope_theta=%g: must be at least 1",
+             a->rope_theta);
+    a->rope_factor = a->rope_factor == 0 ? 1 : a->rope_factor;
+    a->rope_low = a->rope_low == 0 ? 1 : a->rope_low;
+    a->rope_high = a->rope_high == 0 ? 4 : a->rope_high;
+    a->rope_original = a->rope_original == 0 ? 8192 : a->rope_original;
+    bool scaled = a->rope_scaling != AX_ROPE_PLAIN;
+    AX_CHECK(a->rope_factor >= 1 && isfinite(a->rope_factor), AX_EUSAGE,
+             "model.rope_factor=%g: must be at least 1", a->rope_factor);
+    AX_CHECK(scaled || a->rope_factor == 1, AX_EUSAGE,
+             "model.rope_factor=%g needs model.rope_scaling=linear or llama3", a->rope_factor);
+    AX_CHECK(!scaled || a->kind == AX_LLAMA, AX_EUSAGE,
+             "model.rope_scaling: a gpt model has no rotary positions");
+    AX_CHECK(a->rope_low > 0 && a->rope_high > a->rope_low, AX_EUSAGE,
+             "model.rope_high=%g must be above model.rope_low=%g, and both above 0", a->rope_high,
+             a->rope_low);
+    return check_range("model.rope_original", a->rope_original, MAX_IDS);
+}
+
+// Reads the id at *at, and moves behind it and its comma.
+static bool next_end(const char **at, int64_t *id)
+{
+    char word[24];
+    size_t n = strcspn(*at, ",");
+    if (n == 0 || n >= sizeof word)
+        return false;
+    memcpy(word, *at, n);
+    word[n] = 0;
+    *at += n + ((*at)[n] == ',');
+    return ax_parse_int(word, id);
+}
+
+static ax_status check_ends(const ax_arch *a)
+{
+    int64_t id;
+    for (const char *at = a->eos ? a->eos : ""; *at;)
+        AX_CHECK(next_end(&at, &id) && id >= 0 && id < a->vocab, AX_EUSAGE,
+                 "model.eos=%s: must be ids below model.vocab=%lld, joined by commas", a->eos,
+                 (long long)a->vocab);
+    return AX_OK;
+}
+
+bool ax_arch_ends(const ax_arch *arch, int64_t id)
+{
+    int64_t end;
+    for (const char *at = arch->eos ? arch->eos : ""; *at && next_end(&at, &end);)
+        if (end == id)
+            return true;
+    return false;
+}
+
 ax_status ax_arch_check(ax_arch *arch)
 {
     ax_arch a = *arch;
@@ -160,10 +241,41 @@ ax_status ax_arch_check(ax_arch *arch)
         a.tied = a.kind == AX_GPT ? TIED : UNTIED;
     AX_CHECK(a.norm_eps >= 0 && a.norm_eps <= 1, AX_EUSAGE, "model.norm_eps=%g: must be in 0..1",
              a.norm_eps);
-    AX_CHECK(a.rope_theta >= 1, AX_EUSAGE, "model.rope_theta=%g: must be at least 1", a.rope_theta);
+    AX_TRY(check_rope(&a));
+    AX_TRY(check_bias(&a, "model.attention_bias", &a.attention_bias));
+    AX_TRY(check_bias(&a, "model.mlp_bias", &a.mlp_bias));
+    AX_TRY(check_ends(&a));
     AX_CHECK(a.init_std >= 0, AX_EUSAGE, "model.init_std=%g: must not be negative", a.init_std);
     *arch = a;
     return AX_OK;
+}
+
+bool ax_arch_has_attention_bias(const ax_arch *arch)
+{
+    return arch->kind == AX_GPT || arch->attention_bias == AX_BIAS_ON;
+}
+
+bool ax_arch_has_mlp_bias(const ax_arch *arch)
+{
+    return arch->kind == AX_GPT || arch->mlp_bias == AX_BIAS_ON;
+}
+
+// theta^(-2i/D): RoFormer (arXiv 2104.09864), eq. 15; stretched as Llama 3.1 is.
+double ax_arch_rope_frequency(const ax_arch *arch, int64_t i)
+{
+    const ax_arch *a = arch;
+    double f = pow(a->rope_theta, -2.0 * (double)i / (double)a->head_dim);
+    if (a->rope_scaling == AX_ROPE_PLAIN)
+        return f;
+    if (a->rope_scaling == AX_ROPE_LINEAR)
+        return f / a->rope_factor;
+    double turns = (double)a->rope_original * f / (2 * acos(-1.0)); // in the unscaled sequence
+    if (turns < a->rope_low)
+        return f / a->rope_factor;
+    if (turns > a->rope_high)
+        return f;
+    double keep = (turns - a->rope_low) / (a->rope_high - a->rope_low);
+    return (1 - keep) * f / a->rope_factor + keep * f;
 }
 
 // Weights of one block's matmuls.
@@ -178,11 +290,13 @@ int64_t ax_arch_parameters(const ax_arch *arch)
 {
     const ax_arch *a = arch;
     int64_t block = block_weights(a), norm = a->hidden, rest = 0;
+    if (ax_arch_has_attention_bias(a)) // a bias for every output
+        block += (a->heads + 2 * a->kv_heads) * a->head_dim + a->hidden;
+    if (ax_arch_has_mlp_bias(a))
+        block += (a->kind == AX_GPT ? 1 : 2) * a->ffn + a->hidden;
     if (a->kind == AX_GPT) {
-        int64_t qkv = (a->heads + 2 * a->kv_heads) * a->head_dim;
-        block += qkv + a->hidden + a->ffn + a->hidden; // a bias for every output
-        norm = 2 * a->hidden;                          // weight and bias
-        rest = a->seq * a->hidden;                     // learned positions
+        norm = 2 * a->hidden;      // weight and bias
+        rest = a->seq * a->hidden; // learned positions
     }
     int64_t tables = (a->tied == TIED ? 1 : 2) * a->vocab * a->hidden;
     return tables + rest + a->layers * (block + 2 * norm) + norm;

@@ -9,8 +9,20 @@
 
 typedef enum ax_arch_kind {
     AX_GPT,   // LayerNorm, biases, learned positions, GELU, tied head by default
-    AX_LLAMA, // RMSNorm, RoPE, SwiGLU, no biases
+    AX_LLAMA, // RMSNorm, RoPE, SwiGLU, no biases by default
 } ax_arch_kind;
+
+typedef enum ax_bias { // an option's choice index
+    AX_BIAS_AUTO,      // as the kind
+    AX_BIAS_OFF,
+    AX_BIAS_ON,
+} ax_bias;
+
+typedef enum ax_rope_scaling { // an option's choice index
+    AX_ROPE_PLAIN,
+    AX_ROPE_LINEAR, // every frequency divided by the factor
+    AX_ROPE_LLAMA3, // low frequencies divided, high ones kept, those between blended
+} ax_rope_scaling;
 
 typedef struct ax_arch {
     int64_t kind;     // ax_arch_kind (an option's choice index)
@@ -26,6 +38,12 @@ typedef struct ax_arch {
     double norm_eps;
     double rope_theta;
     double init_std;
+    int64_t attention_bias, mlp_bias; // ax_bias
+    int64_t rope_scaling;             // ax_rope_scaling
+    double rope_factor;               // 0: 1
+    double rope_low, rope_high;       // llama3: wavelengths above seq/low, below seq/high; 0: 1, 4
+    int64_t rope_original;            // llama3: that seq, of the unscaled model; 0: 8192
+    const char *eos;                  // ids that end a text, "2,5"; "" or NULL: the tokenizer's
 } ax_arch;
 
 extern const ax_option ax_arch_options[]; // model.*; offsets into ax_arch
@@ -35,8 +53,18 @@ extern const ax_option ax_arch_options[]; // model.*; offsets into ax_arch
 ax_status ax_arch_preset(const char *name, ax_arch *arch);
 const char *const *ax_arch_presets(void); // NULL-terminated
 
-// Fills the zeros (kv_heads, head_dim, ffn, tied) and range-checks all. vocab must be known.
+// Fills the zeros (kv_heads, head_dim, ffn, tied, biases, rope_*) and range-checks all. vocab must
+// be known.
 ax_status ax_arch_check(ax_arch *arch);
+
+bool ax_arch_has_attention_bias(const ax_arch *arch); // q, k, v and o
+bool ax_arch_has_mlp_bias(const ax_arch *arch);
+
+// Rotary frequency of pair i, in radians a position, scaling included.
+double ax_arch_rope_frequency(const ax_arch *arch, int64_t i);
+
+// Whether `id` stands in arch->eos.
+bool ax_arch_ends(const ax_arch *arch, int64_t id);
 
 // Exact number of parameters, biases, norms and positions included; a tied head counts once.
 int64_t ax_arch_parameters(const ax_arch *arch);

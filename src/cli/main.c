@@ -18,6 +18,10 @@ const ax_verb ax_verbs[] = {
      ax_cmd_generate},
     {"eval", "token-weighted loss and perplexity of a model on data",
      "axonn eval model.init=out/book data.valid=other.txt --json", ax_cmd_eval},
+    {"convert", "a Hugging Face directory to a checkpoint, a checkpoint or run to such a directory",
+     "axonn convert llama-3.2-1b start\n"
+     "axonn convert out/book book-hf convert.dtype=bf16",
+     ax_cmd_convert},
     {"selftest", "prove on this machine that a model and grid give the serial numbers",
      "axonn selftest --ranks 8 --grid x=2,y=2,z=2\n"
      "axonn selftest model.preset=gpt2-124m --grid x=3,z=2\n"

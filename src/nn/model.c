@@ -2,7 +2,6 @@
 
 #include "nn/shape.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +53,8 @@ static void build_mlp(ax_model *m, int i, ax_block *b)
     b->norm2 = norm_of(m, i, "mlp_norm.weight", "mlp_norm.bias");
     up.weights[0] = gate ? gate : find(m, i, "mlp.up.weight");
     up.weights[1] = gate ? find(m, i, "mlp.up.weight") : NULL;
-    up.biases[0] = find(m, i, "mlp.up.bias");
+    up.biases[0] = find(m, i, gate ? "mlp.gate.bias" : "mlp.up.bias");
+    up.biases[1] = gate ? find(m, i, "mlp.up.bias") : NULL;
     ax_linear_init(&m->nn, &b->up, &up);
     ax_linear_init(&m->nn, &b->down,
                    &(ax_linear_config){.index = i * AX_BLOCK_LINEARS + 3,
@@ -176,12 +176,10 @@ static ax_status upload_positions(ax_model *m, ax_tensor to, int64_t first)
     return AX_OK;
 }
 
-// inv_freq[i] = theta^(-2i/D): RoFormer (arXiv 2104.09864), eq. 15.
 static ax_status upload_frequencies(ax_model *m, ax_tensor to)
 {
-    const ax_arch *a = m->nn.arch;
     for (int64_t i = 0; i < to.cols; i++) {
-        double wide = pow(a->rope_theta, -2.0 * (double)i / (double)a->head_dim);
+        double wide = ax_arch_rope_frequency(m->nn.arch, i);
         float narrow = (float)wide;
         size_t size = ax_dtype_size(to.dtype);
         AX_TRY(ax_device_copy(m->nn.dev, (char *)to.data + (size_t)i * size,

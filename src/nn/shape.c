@@ -52,11 +52,18 @@ static void add_matrix(builder *b, const char *prefix, const char *name, ax_para
     add(b, prefix, name, p);
 }
 
-static void add_bias(builder *b, const char *prefix, const char *name, int64_t cols, ax_span span,
-                     ax_sum sum)
+static void add_bias(builder *b, const char *prefix, const char *name, ax_param p)
 {
-    if (b->arch->kind == AX_GPT)
-        add(b, prefix, name, (ax_param){.rows = 1, .cols = cols, .col_span = span, .sum = sum});
+    p.rows = 1;
+    add(b, prefix, name, p);
+}
+
+// Of an output that joins the residual stream.
+static ax_param outer_bias(const builder *b)
+{
+    return (ax_param){.cols = b->arch->hidden,
+                      .col_span = AX_OVER_Y,
+                      .sum = sum_of(b, false, AX_SIDE_COPY)};
 }
 
 static void add_attention(builder *b, const char *prefix)
@@ -73,17 +80,23 @@ static void add_attention(builder *b, const char *prefix)
     add_matrix(b, prefix, "attn.q.weight", wq);
     add_matrix(b, prefix, "attn.k.weight", wkv);
     add_matrix(b, prefix, "attn.v.weight", wkv);
+    bool biases = ax_arch_has_attention_bias(a);
     ax_sum inner = sum_of(b, true, b->layout->attention);
-    add_bias(b, prefix, "attn.q.bias", q, AX_OVER_X, inner);
-    add_bias(b, prefix, "attn.k.bias", kv, AX_OVER_KV, inner);
-    add_bias(b, prefix, "attn.v.bias", kv, AX_OVER_KV, inner);
+    const ax_param bkv = {.cols = kv, .col_span = AX_OVER_KV, .sum = inner};
+    if (biases) {
+        add_bias(b, prefix, "attn.q.bias",
+                 (ax_param){.cols = q, .col_span = AX_OVER_X, .sum = inner});
+        add_bias(b, prefix, "attn.k.bias", bkv);
+        add_bias(b, prefix, "attn.v.bias", bkv);
+    }
     add_matrix(b, prefix, "attn.o.weight",
                (ax_param){.rows = h,
                           .cols = q,
                           .row_span = AX_OVER_Y,
                           .col_span = AX_OVER_X,
                           .init_std = std_out});
-    add_bias(b, prefix, "attn.o.bias", h, AX_OVER_Y, sum_of(b, false, AX_SIDE_COPY));
+    if (biases)
+        add_bias(b, prefix, "attn.o.bias", outer_bias(b));
 }
 
 static void add_mlp(builder *b, const char *prefix)
@@ -98,14 +111,21 @@ static void add_mlp(builder *b, const char *prefix)
         up.joined = true;
     }
     add_matrix(b, prefix, "mlp.up.weight", up);
-    add_bias(b, prefix, "mlp.up.bias", f, AX_OVER_X, sum_of(b, true, b->layout->mlp));
+    bool biases = ax_arch_has_mlp_bias(a);
+    const ax_param inner = {
+        .cols = f, .col_span = AX_OVER_X, .sum = sum_of(b, true, b->layout->mlp)};
+    if (biases && a->kind == AX_LLAMA)
+        add_bias(b, prefix, "mlp.gate.bias", inner);
+    if (biases)
+        add_bias(b, prefix, "mlp.up.bias", inner);
     add_matrix(b, prefix, "mlp.down.weight",
                (ax_param){.rows = h,
                           .cols = f,
                           .row_span = AX_OVER_Y,
                           .col_span = AX_OVER_X,
                           .init_std = std_out});
-    add_bias(b, prefix, "mlp.down.bias", h, AX_OVER_Y, sum_of(b, false, AX_SIDE_COPY));
+    if (biases)
+        add_bias(b, prefix, "mlp.down.bias", outer_bias(b));
 }
 
 static void add_ends(builder *b, bool front)

@@ -75,12 +75,21 @@ const ax_option ax_generate_option_table[] = {
     {0},
 };
 
+#define CONVERT(field) offsetof(ax_convert_options, field)
+const ax_option ax_convert_option_table[] = {
+    {"convert.dtype", AX_OPT_CHOICE, CONVERT(dtype), "source", "source|fp32|fp16|bf16",
+     "elements of an exported model; source: as the model came, fp32 once it was trained"},
+    {"convert.shard_bytes", AX_OPT_INT, CONVERT(shard_bytes), "5G", "1..",
+     "bytes of a file, above which an exported model is cut into several"},
+    {0},
+};
+
 #define RUN(field) offsetof(ax_run_config, field)
 static const ax_option run_option_table[] = {
     {"model.preset", AX_OPT_TEXT, RUN(preset), "", "",
      "a published shape (llama3.1-8b, gpt2-124m, tiny, ...); other model keys change it"},
     {"model.init", AX_OPT_TEXT, RUN(init), "random", "",
-     "initial weights: random, or a checkpoint directory"},
+     "initial weights: random, a checkpoint directory or a Hugging Face directory"},
     {"device", AX_OPT_CHOICE, RUN(device), "cpu", "cpu|ref|ref-lazy",
      "cpu: fast; ref: plain C in double; ref-lazy: ref with transfers as late as legal"},
     {"grid", AX_OPT_TEXT, RUN(grid), "auto", "",
@@ -158,8 +167,9 @@ static ax_status apply_preset(ax_run_config *c)
     ax_arch set = c->arch;
     AX_TRY(ax_arch_preset(c->preset, &c->arch));
     for (const ax_option *option = ax_arch_options; option->key; option++) {
-        // Every field of ax_arch is an int64_t or a double.
+        // Every field of ax_arch is an int64_t, a double or a text.
         _Static_assert(sizeof(int64_t) == sizeof(double), "one size of field");
+        _Static_assert(sizeof(int64_t) == sizeof(char *), "one size of field");
         if (ax_options_is_set(&c->options, option->key))
             memcpy((char *)&c->arch + option->offset, (char *)&set + option->offset,
                    sizeof(int64_t));
@@ -309,6 +319,8 @@ static ax_status join(ax_run_config *c)
         st = ax_options_add(&c->options, ax_train_option_table, &c->train);
     if (st == AX_OK)
         st = ax_options_add(&c->options, ax_generate_option_table, &c->generate);
+    if (st == AX_OK)
+        st = ax_options_add(&c->options, ax_convert_option_table, &c->convert);
     if (st != AX_OK)
         ax_config_fini(c);
     return st;
@@ -374,7 +386,7 @@ static void visit_section(const ax_run_config *c, const char *section, visit *ea
 }
 
 // In reading order; "" are the keys without a dot.
-static const char *const sections[] = {"", "model", "data", "train", "generate"};
+static const char *const sections[] = {"", "model", "data", "train", "generate", "convert"};
 enum { SECTIONS = sizeof sections / sizeof sections[0] };
 
 static ax_status finish(const ax_text *out)

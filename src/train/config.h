@@ -79,6 +79,19 @@ typedef struct ax_generate_options {
 } ax_generate_options;
 extern const ax_option ax_generate_option_table[]; // generate.*
 
+typedef enum ax_config_convert {
+    AX_CONFIG_AS_SOURCE,
+    AX_CONFIG_TO_FP32,
+    AX_CONFIG_TO_FP16,
+    AX_CONFIG_TO_BF16,
+} ax_config_convert;
+
+typedef struct ax_convert_options {
+    int64_t dtype;       // ax_config_convert
+    int64_t shard_bytes; // of an exported file, at most where a tensor fits
+} ax_convert_options;
+extern const ax_option ax_convert_option_table[]; // convert.*
+
 enum { AX_CONFIG_WORDS = 8 };
 
 typedef struct ax_run_config {
@@ -87,8 +100,9 @@ typedef struct ax_run_config {
     ax_data_options data;
     ax_train_options train;
     ax_generate_options generate;
+    ax_convert_options convert;
     const char *preset; // "": none
-    const char *init;   // "random" or a checkpoint directory
+    const char *init;   // "random", a checkpoint directory or a Hugging Face directory
     int64_t device;     // read with ax_config_device
     const char *grid;   // "auto" or a grid's text
     int64_t ranks;      // 0: the launcher's, or 1

@@ -122,7 +122,7 @@ static ax_status write_tokens(writer *w)
     for (int64_t i = 0; i < w->options->tokens; i++) {
         int32_t id;
         AX_TRY(next_token(w, i, &id));
-        if (id == ax_tokenizer_eod(w->tokenizer))
+        if (id == ax_tokenizer_eod(w->tokenizer) || ax_arch_ends(w->t->config.arch, id))
             break;
         AX_TRY(emit_token(w, id));
         AX_TRY(ax_ids_push(&w->ids, id));

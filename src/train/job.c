@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "ckpt/ckpt.h"
 #include "train/config_yaml.h"
+#include "train/init_hf.h"
 #include "train/selftest.h"
 
 #include <errno.h>
@@ -32,12 +33,15 @@ ax_status ax_job_checkpoint(const char *path, char *dir, size_t size)
     return AX_OK;
 }
 
-// The model and the tokenizer are the checkpoint's; the user may repeat a key, not change it.
+// The model and the tokenizer are the checkpoint's; the user may repeat a key, not change it. Where
+// the checkpoint has its tokenizer's files beside it, the path they once had is of no use.
 static ax_status take_key(void *ctx, const char *key, const char *value, const char *where)
 {
-    ax_run_config *c = ctx;
+    ax_job *job = ctx;
+    ax_run_config *c = job->config;
     char present[4096];
-    bool ours = strncmp(key, "model.", 6) == 0 || strcmp(key, "data.tokenizer") == 0;
+    bool tokenizer = strcmp(key, "data.tokenizer") == 0 && !ax_hf_has_tokenizer(job->init);
+    bool ours = strncmp(key, "model.", 6) == 0 || tokenizer;
     bool shape = ours && strcmp(key, "model.init") != 0 && strcmp(key, "model.preset") != 0;
     if (!shape)
         return AX_OK;
@@ -50,6 +54,16 @@ static ax_status take_key(void *ctx, const char *key, const char *value, const c
     return AX_OK;
 }
 
+static ax_status read_hf(ax_job *job)
+{
+    ax_run_config *c = job->config;
+    AX_TRY(ax_init_hf(job->init, c, &job->hf_config));
+    if (!ax_options_is_set(&c->options, "data.tokenizer") && ax_log_current().rank == 0)
+        ax_log(AX_LOG_INFO, "data", "%s has no tokenizer: text is read as bytes (data.tokenizer)",
+               job->init);
+    return AX_OK;
+}
+
 static ax_status read_init(ax_job *job)
 {
     ax_run_config *c = job->config;
@@ -57,8 +71,12 @@ static ax_status read_init(ax_job *job)
     if (strcmp(c->init, "random") == 0)
         return AX_OK;
     AX_TRY(ax_job_checkpoint(c->init, job->init, sizeof job->init));
+    job->hf = ax_hf_is(job->init);
+    if (job->hf)
+        return read_hf(job);
+    AX_TRY(ax_init_tokenizer(job->init, c));
     AX_TRY(ax_ckpt_read_info(job->init, &info));
-    ax_status st = ax_config_yaml_parse(info.config, strlen(info.config), job->init, take_key, c);
+    ax_status st = ax_config_yaml_parse(info.config, strlen(info.config), job->init, take_key, job);
     ax_ckpt_info_fini(&info);
     return st;
 }
@@ -183,6 +201,8 @@ static void close_shared(ax_job *job)
 
 ax_status ax_job_init_params(const ax_job *job, ax_trainer *t)
 {
+    if (job->hf)
+        return ax_hf_load(job->init, &job->hf_config, &t->model.params, &t->grid, &t->dev);
     if (job->init[0])
         return ax_ckpt_load(job->init, &t->model.params, &t->grid, &t->dev, false);
     return ax_params_init(&t->model.params, &t->grid, &t->dev, job->config->train.seed);

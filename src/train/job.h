@@ -6,6 +6,7 @@
 //
 // Starting: under mpirun or srun the launcher's ranks, else `--ranks N` threads of this process.
 #pragma once
+#include "ckpt/hf.h"
 #include "train/config.h"
 #include "train/ranks.h"
 #include "train/trainer.h"
@@ -34,7 +35,9 @@ struct ax_job {
     ax_tokenizer *tokenizer;
     ax_corpus *corpus;
     ax_trainer_config trainer;
-    char init[4096]; // checkpoint directory that model.init names; "": random
+    char init[4096]; // directory that model.init names; "": random
+    bool hf;         // it is a Hugging Face directory
+    ax_hf_config hf_config;
     int ranks;
     bool scaled;
     bool launched; // by mpirun or srun

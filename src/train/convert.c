@@ -1,0 +1,328 @@
+#include "train/convert.h"
+
+#include "ckpt/ckpt.h"
+#include "ckpt/disk.h"
+#include "ckpt/hf.h"
+#include "comm/comm.h"
+#include "nn/shape.h"
+#include "train/config_yaml.h"
+#include "train/init_hf.h"
+#include "train/job.h"
+#include "train/ranks.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct convert {
+    ax_run_config *config;
+    bool from_hf, untrained; // untrained: a checkpoint that a conversion made
+    char source[4096];       // the directory of tensors: behind a run's `latest`
+    char origin[4096];       // where the model's other files lie; "": nowhere
+    char to[AX_PATH_MAX], parent[AX_PATH_MAX], tmp[AX_PATH_MAX];
+    ax_hf_config hf;
+    ax_st_dtype dtype;
+    ax_grid_shape grid;
+    ax_layout layout;
+    int ranks;
+    bool made; // rank 0: `tmp` is there, by us
+} convert;
+
+// ---- the source
+
+static bool has_config(const char *dir)
+{
+    char path[AX_PATH_MAX];
+    return ax_disk_join(path, dir, "config.json") == AX_OK && access(path, F_OK) == 0;
+}
+
+// A checkpoint's model; where its other files lie is in the same text.
+static ax_status take_key(void *ctx, const char *key, const char *value, const char *where)
+{
+    convert *v = ctx;
+    ax_options *o = &v->config->options;
+    if (strcmp(key, "model.init") == 0 && !v->origin[0] && has_config(value))
+        snprintf(v->origin, sizeof v->origin, "%s", value);
+    bool model = strncmp(key, "model.", 6) == 0 && strcmp(key, "model.init") != 0 &&
+                 strcmp(key, "model.preset") != 0;
+    if ((!model && strcmp(key, "data.tokenizer") != 0) || !ax_options_find(o, key))
+        return AX_OK;
+    return ax_options_set(o, key, value, where);
+}
+
+static ax_status read_checkpoint(convert *v)
+{
+    ax_ckpt_info info;
+    AX_TRY(ax_ckpt_read_info(v->source, &info));
+    if (has_config(v->source))
+        snprintf(v->origin, sizeof v->origin, "%s", v->source);
+    v->untrained = info.updates == 0 && v->origin[0];
+    ax_status st =
+        ax_config_yaml_parse(info.config, strlen(info.config), v->source, take_key, v);
+    ax_ckpt_info_fini(&info);
+    return st;
+}
+
+// A checkpoint that came from a directory of fp16 goes back to fp16 without a loss; once it was
+// trained it would not.
+static ax_status choose_dtype(convert *v)
+{
+    static const ax_st_dtype asked[] = {AX_ST_F32, AX_ST_F32, AX_ST_F16, AX_ST_BF16};
+    ax_hf_config origin;
+    int64_t wish = v->config->convert.dtype;
+    v->dtype = asked[wish];
+    AX_CHECK(!v->from_hf || v->dtype == AX_ST_F32, AX_EUSAGE,
+             "convert.dtype: a checkpoint holds fp32; leave the key out");
+    if (v->from_hf || wish != AX_CONFIG_AS_SOURCE || !v->untrained)
+        return AX_OK;
+    AX_TRY(ax_hf_read_config(v->origin, &origin));
+    v->dtype = origin.dtype;
+    return AX_OK;
+}
+
+static ax_status read_source(convert *v, const char *from)
+{
+    ax_run_config *c = v->config;
+    AX_TRY(ax_job_checkpoint(from, v->source, sizeof v->source));
+    v->from_hf = ax_hf_is(v->source);
+    if (v->from_hf) {
+        snprintf(v->origin, sizeof v->origin, "%s", v->source);
+        AX_TRY(ax_init_hf(v->source, c, &v->hf));
+    } else {
+        AX_TRY(read_checkpoint(v));
+    }
+    AX_TRY(ax_arch_check(&c->arch));
+    return choose_dtype(v);
+}
+
+// ---- the target
+
+static ax_status set_places(convert *v, const char *to)
+{
+    size_t n = strlen(to);
+    while (n > 1 && to[n - 1] == '/')
+        n--;
+    AX_CHECK(n > 0 && n + 64 < sizeof v->to, AX_EUSAGE, "'%.60s' cannot be the path of a model",
+             to);
+    snprintf(v->to, sizeof v->to, "%.*s", (int)n, to);
+    const char *slash = strrchr(v->to, '/'), *base = slash ? slash + 1 : v->to;
+    AX_CHECK(*base && strcmp(base, ".") != 0 && strcmp(base, "..") != 0, AX_EUSAGE,
+             "'%s' cannot be the path of a model", to);
+    snprintf(v->parent, sizeof v->parent, "%.*s", slash ? (int)(slash - v->to) : 1,
+             slash ? v->to : ".");
+    if (slash == v->to)
+        snprintf(v->parent, sizeof v->parent, "/");
+    char name[AX_PATH_MAX];
+    snprintf(name, sizeof name, ".tmp-%.4000s", base);
+    return ax_disk_join(v->tmp, v->parent, name);
+}
+
+static ax_status check_target(const convert *v)
+{
+    struct stat there;
+    AX_CHECK(lstat(v->to, &there) != 0, AX_EUSAGE, "%s: exists; convert to a new name", v->to);
+    AX_CHECK(lstat(v->tmp, &there) != 0, AX_EUSAGE,
+             "%s: another conversion writes there or was killed; remove it if none runs", v->tmp);
+    return AX_OK;
+}
+
+// The directory is ours: check_target saw that there was none.
+static void remove_target(const convert *v)
+{
+    DIR *d = v->made ? opendir(v->tmp) : NULL;
+    for (const struct dirent *e; d && (e = readdir(d));)
+        unlinkat(dirfd(d), e->d_name, 0);
+    if (d)
+        closedir(d);
+    if (v->made)
+        rmdir(v->tmp);
+}
+
+static ax_status take_name(const convert *v)
+{
+    AX_TRY(ax_disk_sync_dir(v->tmp));
+    AX_CHECK(renameat2(AT_FDCWD, v->tmp, AT_FDCWD, v->to, RENAME_NOREPLACE) == 0, AX_EIO,
+             "%s: cannot give it its name: %s; the result is in %s", v->to, strerror(errno), v->tmp);
+    return ax_disk_sync_dir(v->parent);
+}
+
+// ---- one rank
+
+typedef struct holder { // the weights of one rank
+    ax_device dev;
+    ax_grid grid;
+    ax_params params;
+    void *memory;
+    size_t bytes;
+} holder;
+
+static ax_status hold(convert *v, ax_comm *world, holder *h)
+{
+    ax_params *ps = &h->params;
+    AX_TRY(ax_device_open(&(ax_device_config){.name = "cpu", .threads = 1, .core = -1}, &h->dev));
+    AX_TRY(ax_grid_open(world, v->grid, v->layout.kv_copies, &h->grid));
+    AX_TRY(ax_shape_params(&v->config->arch, &v->layout, ps));
+    ps->act = ps->acc = AX_F32;
+    for (int i = 0; i < ps->count; i++)
+        AX_TRY(ax_param_place(&ps->list[i], &h->grid));
+    ax_arena a = ax_arena_measure("weights");
+    AX_TRY(ax_params_bind(ps, &h->grid, &a, 0));
+    h->bytes = a.peak;
+    AX_TRY(ax_device_alloc(&h->dev, h->bytes, &h->memory));
+    a = ax_arena_over("weights", h->memory, h->bytes);
+    return ax_params_bind(ps, &h->grid, &a, 0);
+}
+
+static void let_go(holder *h)
+{
+    ax_params_fini(&h->params);
+    if (h->memory)
+        ax_device_free(&h->dev, h->memory, h->bytes);
+    ax_grid_close(&h->grid);
+    ax_device_close(&h->dev);
+}
+
+static ax_status save_checkpoint(convert *v, holder *h)
+{
+    ax_text yaml = {0};
+    AX_TRY(ax_config_print(v->config, &yaml));
+    ax_ckpt_info info = {.config = yaml.text};
+    ax_status st = ax_ckpt_save(v->tmp, &h->params, &h->grid, &h->dev, &info);
+    ax_text_fini(&yaml);
+    return st;
+}
+
+static ax_status save_hf(convert *v, holder *h)
+{
+    ax_hf_export e = {.arch = &v->config->arch,
+                      .dtype = v->dtype,
+                      .shard_bytes = v->config->convert.shard_bytes,
+                      .origin = v->origin[0] ? v->origin : NULL};
+    return ax_hf_save(v->tmp, &e, &h->params, &h->grid, &h->dev);
+}
+
+static ax_status make_directory(convert *v)
+{
+    AX_CHECK(mkdir(v->tmp, 0777) == 0, AX_EIO, "%s: cannot make the directory: %s", v->tmp,
+             strerror(errno));
+    v->made = true;
+    return AX_OK;
+}
+
+// Where the tokenizer of a run lies elsewhere than its model's files, it comes from there.
+static ax_status finish(const convert *v)
+{
+    const char *tokenizer = v->config->data.tokenizer;
+    if (v->origin[0])
+        AX_TRY(ax_hf_copy_companions(v->origin, v->tmp, v->from_hf));
+    if (!ax_hf_has_tokenizer(v->tmp) && ax_hf_has_tokenizer(tokenizer))
+        AX_TRY(ax_hf_copy_companions(tokenizer, v->tmp, false));
+    return take_name(v);
+}
+
+static ax_status transfer(convert *v, holder *h)
+{
+    ax_comm *world = h->grid.world;
+    bool first = world->rank == 0;
+    if (v->from_hf) {
+        AX_TRY(ax_hf_load(v->source, &v->hf, &h->params, &h->grid, &h->dev));
+        AX_TRY(save_checkpoint(v, h));
+        if (first)
+            v->made = true;
+    } else {
+        AX_TRY(ax_ckpt_load(v->source, &h->params, &h->grid, &h->dev, false));
+        AX_TRY(ax_comm_agree(world, first ? make_directory(v) : AX_OK));
+        AX_TRY(save_hf(v, h));
+    }
+    return ax_comm_agree(world, first ? finish(v) : AX_OK);
+}
+
+static ax_status convert_rank(void *ctx, ax_comm *world)
+{
+    convert *v = ctx;
+    holder h = {0};
+    AX_TRY(ax_comm_agree(world, world->rank == 0 ? check_target(v) : AX_OK));
+    ax_status st = ax_comm_agree(world, hold(v, world, &h));
+    if (st == AX_OK)
+        st = transfer(v, &h);
+    if (st != AX_OK && world->rank == 0)
+        remove_target(v);
+    let_go(&h);
+    return st;
+}
+
+// ---- all of it
+
+// Cut over z, weights need no communication and fit any model.
+static ax_status choose_grid(convert *v)
+{
+    const ax_run_config *c = v->config;
+    bool automatic = strcmp(c->grid, "auto") == 0;
+    if (!automatic)
+        AX_TRY(ax_grid_parse(c->grid, &v->grid));
+    if (v->ranks == 0)
+        v->ranks = automatic ? 1 : ax_grid_ranks(&v->grid);
+    if (automatic)
+        v->grid = (ax_grid_shape){1, 1, v->ranks, 1, "xyzd"};
+    AX_CHECK(ax_grid_ranks(&v->grid) == v->ranks, AX_EUSAGE,
+             "grid %s has %d ranks, but %d were started", c->grid, ax_grid_ranks(&v->grid),
+             v->ranks);
+    int64_t columns = (int64_t)v->grid.z * v->grid.data;
+    return ax_layout_choose(&c->arch, &v->grid, columns, 0, AX_ACT_AUTO, &v->layout);
+}
+
+static ax_status prepare(convert *v, const char *from, const char *to)
+{
+    AX_TRY(read_source(v, from));
+    AX_TRY(set_places(v, to));
+    return choose_grid(v);
+}
+
+typedef struct launched {
+    convert *v;
+    const char *from, *to;
+} launched;
+
+static ax_status launched_rank(void *ctx, ax_comm *world)
+{
+    launched *l = ctx;
+    bool first = world->rank == 0;
+    AX_TRY(ax_comm_agree(world, first ? prepare(l->v, l->from, l->to) : AX_OK));
+    AX_TRY(ax_comm_agree(world, first ? AX_OK : prepare(l->v, l->from, l->to)));
+    return convert_rank(l->v, world);
+}
+
+static ax_status run(convert *v, const char *from, const char *to)
+{
+    ax_launch launch = ax_comm_launch();
+    int64_t wanted = v->config->ranks;
+    v->ranks = (int)wanted;
+    if (launch.launcher) {
+        AX_CHECK(!wanted || wanted == launch.tasks, AX_EUSAGE,
+                 "--ranks %lld, but %s started %d: leave --ranks out", (long long)wanted,
+                 launch.launcher, launch.tasks);
+        v->ranks = launch.tasks;
+        return ax_ranks_run_mpi(launched_rank, &(launched){v, from, to});
+    }
+    AX_TRY(prepare(v, from, to));
+    return ax_ranks_run(v->ranks, convert_rank, v);
+}
+
+ax_status ax_convert(ax_run_config *c, const char *from, const char *to, ax_convert_result *out)
+{
+    convert *v = calloc(1, sizeof *v);
+    AX_CHECK(v, AX_ENOMEM, "no memory for a conversion");
+    v->config = c;
+    ax_status st = run(v, from, to);
+    if (st == AX_OK)
+        *out = (ax_convert_result){.dtype = ax_st_dtype_name(v->dtype),
+                                   .parameters = ax_arch_parameters(&c->arch),
+                                   .to_hf = !v->from_hf};
+    free(v);
+    return st;
+}
