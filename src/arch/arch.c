@@ -51,12 +51,15 @@ const ax_option ax_arch_options[] = {
 
 enum { UNTIED, TIED, AUTO_TIED };
 
+// What no published pretraining shape differs in.
+#define PLAIN_ROPE                                                                                 \
+    .rope_factor = 1, .rope_low = 1, .rope_high = 4, .rope_original = 8192, .eos = ""
 #define GPT(label, L, H, A, V, T)                                                                  \
     {                                                                                              \
         label,                                                                                     \
         {                                                                                          \
             .kind = AX_GPT, .layers = L, .hidden = H, .heads = A, .vocab = V, .seq = T,            \
-            .tied = TIED, .norm_eps = 1e-5, .rope_theta = 1e4, .init_std = 0.02, .eos = ""         \
+            .tied = TIED, .norm_eps = 1e-5, .rope_theta = 1e4, .init_std = 0.02, PLAIN_ROPE        \
         }                                                                                          \
     }
 #define LLAMA(label, L, H, A, K, F, V, T, theta, tie)                                              \
@@ -65,7 +68,7 @@ enum { UNTIED, TIED, AUTO_TIED };
         {                                                                                          \
             .kind = AX_LLAMA, .layers = L, .hidden = H, .heads = A, .kv_heads = K, .ffn = F,       \
             .vocab = V, .seq = T, .tied = tie, .norm_eps = 1e-5, .rope_theta = theta,              \
-            .init_std = 0.02, .eos = ""                                                            \
+            .init_std = 0.02, PLAIN_ROPE                                                           \
         }                                                                                          \
     }
 

@@ -347,18 +347,21 @@ static ax_status read_llama(const reader *r, ax_hf_config *out)
 
 // ---- ends, dtype
 
-static ax_status read_ends(const reader *r, char *text, size_t size)
+// Ids outside of the vocabulary (defaults of a larger one, or -1 for none) never come.
+static ax_status read_ends(const reader *r, int64_t vocab, char *text, size_t size)
 {
     const json_t *v = look(r->root, "eos_token_id");
     size_t n = 0, count = json_is_array(v) ? json_array_size(v) : v != NULL;
     if (v)
         text[0] = 0;
     for (size_t i = 0; i < count; i++) {
-        const json_t *id = json_is_array(v) ? json_array_get(v, i) : v;
-        AX_CHECK(json_is_integer(id) && json_integer_value(id) >= 0, AX_EFORMAT,
+        const json_t *item = json_is_array(v) ? json_array_get(v, i) : v;
+        int64_t id = json_integer_value(item);
+        AX_CHECK(json_is_integer(item), AX_EFORMAT,
                  "%s: 'eos_token_id' is neither an id nor a list of ids", r->path);
-        n += (size_t)snprintf(text + n, size - n, "%s%lld", i ? "," : "",
-                              (long long)json_integer_value(id));
+        if (id < 0 || id >= vocab)
+            continue;
+        n += (size_t)snprintf(text + n, size - n, "%s%lld", n ? "," : "", (long long)id);
         AX_CHECK(n < size, AX_EFORMAT, "%s: 'eos_token_id' has too many ids", r->path);
     }
     return AX_OK;
@@ -416,7 +419,7 @@ static ax_status read_config(const reader *r, ax_hf_config *out)
     AX_TRY(check_refused(r, kind));
     AX_TRY(kind == AX_GPT ? read_gpt(r, out) : read_llama(r, out));
     AX_TRY(get_real(r, r->root, "initializer_range", 0.02, &out->arch.init_std));
-    AX_TRY(read_ends(r, out->eos, sizeof out->eos));
+    AX_TRY(read_ends(r, out->arch.vocab, out->eos, sizeof out->eos));
     AX_TRY(read_dtype(r, &out->dtype));
     AX_TRY(ax_arch_check(&out->arch));
     warn_of_keys(r, kind);
@@ -440,7 +443,7 @@ ax_status ax_hf_read_config(const char *dir, ax_hf_config *out)
     if (has_file(dir, "generation_config.json")) {
         st = open_reader(dir, "generation_config.json", &r, &root);
         if (st == AX_OK)
-            st = read_ends(&r, c.eos, sizeof c.eos);
+            st = read_ends(&r, c.arch.vocab, c.eos, sizeof c.eos);
         json_decref(root);
         AX_TRY(st);
     }

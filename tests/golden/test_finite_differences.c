@@ -405,6 +405,11 @@ static void every_layer_of_llama(void **state)
     (void)state;
     assert_gradients("llama layers", (job){.arch = tiny(AX_LLAMA, 2, false)});
     assert_gradients("llama layers, one kv head", (job){.arch = tiny(AX_LLAMA, 1, true)});
+    ax_arch a = tiny(AX_LLAMA, 2, false);
+    a.attention_bias = a.mlp_bias = AX_BIAS_ON;
+    a.rope_scaling = AX_ROPE_LINEAR;
+    a.rope_factor = 2;
+    assert_gradients("llama layers with biases", (job){.arch = a});
 }
 
 // Blocks of a multiple of 64 elements lie side by side, so that one matmul writes all three

@@ -172,6 +172,62 @@ static void flops_are_six_a_weight_and_token_plus_the_causal_half(void **state)
     assert_true(ax_arch_flops(&a, 1024) == 6 * weights * 1024 + 3 * attention);
 }
 
+static void biases_of_llama_count(void **state)
+{
+    (void)state;
+    ax_arch a = preset("llama3.1-8b");
+    int64_t plain = ax_arch_parameters(&a);
+    a.attention_bias = AX_BIAS_ON;
+    assert_true(ax_arch_parameters(&a) - plain == 32 * (4096 + 2 * 1024 + 4096));
+    a.mlp_bias = AX_BIAS_ON;
+    assert_true(ax_arch_parameters(&a) - plain == 32 * (2 * 4096 + 2 * 1024 + 2 * 14336 + 4096));
+}
+
+static void rotary_frequencies_are_stretched_as_asked(void **state)
+{
+    (void)state;
+    ax_arch a = preset("llama3.1-8b");
+    double plain[64], two_pi = 2 * acos(-1.0);
+    a.head_dim = 128;
+    for (int i = 0; i < 64; i++)
+        plain[i] = ax_arch_rope_frequency(&a, i);
+    assert_true(plain[0] == 1);
+    assert_true(fabs(plain[32] - pow(5e5, -0.5)) < 1e-18);
+    a.rope_scaling = AX_ROPE_LLAMA3;
+    a.rope_factor = 8;
+    assert_int_equal(ax_arch_check(&a), AX_OK);
+    int kept = 0, blended = 0;
+    for (int i = 0; i < 64; i++) {
+        double wave = two_pi / plain[i], f = ax_arch_rope_frequency(&a, i);
+        double smooth = (8192 / wave - 1) / 3;
+        double want = wave > 8192   ? plain[i] / 8
+                      : wave < 2048 ? plain[i]
+                                    : (1 - smooth) * plain[i] / 8 + smooth * plain[i];
+        assert_true(fabs(f / want - 1) < 1e-12);
+        kept += wave < 2048;
+        blended += wave >= 2048 && wave <= 8192;
+    }
+    assert_int_equal(kept, 29);
+    assert_int_equal(blended, 6);
+    a.rope_scaling = AX_ROPE_LINEAR;
+    assert_true(fabs(ax_arch_rope_frequency(&a, 5) * 8 / plain[5] - 1) < 1e-12);
+}
+
+static void a_list_of_ends_is_read_and_checked(void **state)
+{
+    (void)state;
+    ax_arch a = preset("llama2-7b");
+    a.eos = "2,31999";
+    assert_int_equal(ax_arch_check(&a), AX_OK);
+    assert_true(ax_arch_ends(&a, 2) && ax_arch_ends(&a, 31999));
+    assert_false(ax_arch_ends(&a, 3) || ax_arch_ends(&a, 0));
+    static const char *const bad[] = {"2,32000", "-1", "2,,3", "x", "2;3", ","};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        a.eos = bad[i];
+        assert_int_equal(ax_arch_check(&a), AX_EUSAGE);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -182,6 +238,9 @@ int main(void)
         cmocka_unit_test(checking_fills_the_zeros),
         cmocka_unit_test(shapes_that_cannot_be_are_refused_with_the_numbers),
         cmocka_unit_test(the_largest_legal_shape_does_not_overflow),
+        cmocka_unit_test(biases_of_llama_count),
+        cmocka_unit_test(rotary_frequencies_are_stretched_as_asked),
+        cmocka_unit_test(a_list_of_ends_is_read_and_checked),
         cmocka_unit_test(flops_are_six_a_weight_and_token_plus_the_causal_half),
     };
     return cmocka_run_group_tests(tests, mute, NULL);

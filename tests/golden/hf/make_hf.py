@@ -30,7 +30,7 @@ LLAMA = dict(vocab_size=VOCAB, hidden_size=HIDDEN, num_hidden_layers=LAYERS, num
 MODELS = {
     "gpt2": (GPT2, torch.float32),
     # As the first files of that kind were: no `transformer.` in the names, masks among the tensors.
-    "gpt2_bare": (dict(GPT2, n_inner=48, n_head=2, layer_norm_epsilon=1e-6), torch.float16),
+    "gpt2_bare": (dict(GPT2, n_inner=48, n_head=8, layer_norm_epsilon=1e-6), torch.float16),
     # Every bias, several ends, many files.
     "llama_biases": (dict(LLAMA, attention_bias=True, mlp_bias=True, eos_token_id=[2, 5],
                           rope_parameters=dict(rope_type="default", rope_theta=500000.0)),

@@ -1,0 +1,333 @@
+// Tiny models as transformers saves them: on every grid the logits of all positions are those of
+// transformers, and what is exported holds the bytes that were read.
+#include "base/log.h"
+#include "ckpt/disk.h"
+#include "ckpt/hf.h"
+#include "train/ranks.h"
+#include "train/step.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <ftw.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const models[] = {"gpt2", "gpt2_bare", "llama_biases", "llama_tied",
+                                     "llama_wide"};
+static const char *const grids[] = {"x=1",     "x=2",         "x=2,y=2", "x=2,z=2",
+                                    "z=2,data=2", "x=4", "y=2,data=2"};
+enum {
+    MODELS = sizeof models / sizeof models[0],
+    GRIDS = sizeof grids / sizeof grids[0],
+    MAX_RANKS = 4,
+    BATCH = 4,
+    SEQUENCES = 2, // of the golden file; row i of the batch is sequence i % 2
+};
+
+typedef struct job {
+    char dir[512];
+    const char *name, *grid;
+    const char *device;
+    ax_dtype act;
+    bool training; // with masters, moments and gradients
+    const char *to; // NULL: compare logits; else export into this directory
+    ax_st_dtype dtype;
+    int64_t shard_bytes;
+
+    ax_hf_config config;
+    ax_arch arch;
+    int32_t *ids;  // (SEQUENCES, T)
+    float *logits; // (SEQUENCES, T, V)
+    double worst[MAX_RANKS];
+} job;
+
+static void *read_tensor(const char *path, const char *name, ax_st_dtype dtype)
+{
+    ax_safetensors s;
+    assert_int_equal(ax_safetensors_open(path, &s), AX_OK);
+    const ax_st_tensor *t = ax_safetensors_find(&s, name);
+    assert_non_null(t);
+    assert_int_equal(t->dtype, dtype);
+    size_t bytes = (size_t)(t->end - t->begin);
+    void *data = malloc(bytes);
+    assert_non_null(data);
+    assert_int_equal(ax_disk_read(s.fd, path, data, bytes, t->begin), AX_OK);
+    ax_safetensors_close(&s);
+    return data;
+}
+
+static void open_job(job *j)
+{
+    char path[560];
+    ax_log_setup((ax_log_config){.ranks = 1, .level = AX_LOG_ERROR});
+    if (!j->dir[0])
+        snprintf(j->dir, sizeof j->dir, "%s/%s", AX_HF_DIR, j->name);
+    assert_int_equal(ax_hf_read_config(j->dir, &j->config), AX_OK);
+    j->arch = j->config.arch;
+    j->arch.eos = j->config.eos;
+    snprintf(path, sizeof path, "%s/%s.safetensors", AX_HF_DIR, j->name);
+    j->ids = read_tensor(path, "ids", AX_ST_I32);
+    j->logits = read_tensor(path, "logits", AX_ST_F32);
+}
+
+static void close_job(job *j)
+{
+    free(j->ids);
+    free(j->logits);
+}
+
+// ---- logits
+
+static double compare_row(const job *j, const ax_trainer *t, const float *got, int64_t micro,
+                          int64_t row)
+{
+    int64_t seq = t->layout.seq, vocab = j->arch.vocab;
+    int64_t sequence =
+        ax_trainer_row(t, micro * t->layout.micro_batch + row / seq) % SEQUENCES;
+    const float *want = j->logits + (sequence * seq + row % seq) * vocab;
+    double worst = 0, scale = 0;
+    for (int64_t v = 0; v < vocab; v++) {
+        scale = fmax(scale, fabs((double)want[v]));
+        double error = fabs((double)got[v] - (double)want[v]);
+        worst = error <= worst ? worst : error;
+    }
+    for (int64_t v = vocab; v < t->layout.vocab_padded; v++)
+        worst = isinf(got[v]) && got[v] < 0 ? worst : INFINITY;
+    return worst / scale;
+}
+
+static ax_status compare(job *j, ax_trainer *t)
+{
+    const ax_layout *l = &t->layout;
+    float *got = malloc((size_t)l->vocab_padded * sizeof *got);
+    for (int64_t i = 0; i < ax_trainer_rows(t); i++)
+        memcpy(t->ids + i * l->seq, j->ids + ax_trainer_row(t, i) % SEQUENCES * l->seq,
+               (size_t)l->seq * sizeof *t->ids);
+    for (int64_t k = 0; k < l->accumulation * l->rows; k++) {
+        int64_t micro = k / l->rows, row = k % l->rows;
+        AX_TRY(ax_model_logits(&t->model, t->ids + micro * l->rows, row, got));
+        double error = compare_row(j, t, got, micro, row);
+        double *worst = &j->worst[t->grid.rank];
+        *worst = error <= *worst ? *worst : error;
+    }
+    free(got);
+    return AX_OK;
+}
+
+static ax_status use(job *j, ax_trainer *t)
+{
+    AX_TRY(ax_hf_load(j->dir, &j->config, &t->model.params, &t->grid, &t->dev));
+    if (!j->to)
+        return compare(j, t);
+    ax_hf_export e = {.arch = &j->arch, .dtype = j->dtype, .shard_bytes = j->shard_bytes};
+    return ax_hf_save(j->to, &e, &t->model.params, &t->grid, &t->dev);
+}
+
+static ax_status run_rank(void *ctx, ax_comm *world)
+{
+    job *j = ctx;
+    ax_trainer t;
+    ax_trainer_config c = {.arch = &j->arch,
+                           .batch = BATCH,
+                           .device = j->device ? j->device : "cpu",
+                           .act = j->act,
+                           .threads = 1,
+                           .overlap = AX_OVERLAP_ALL,
+                           .inference = !j->training};
+    AX_TRY(ax_grid_parse(j->grid, &c.grid));
+    AX_TRY(ax_trainer_open(&c, world, &t));
+    ax_status st = use(j, &t);
+    ax_trainer_close(&t);
+    return st;
+}
+
+static ax_status run(job *j)
+{
+    ax_grid_shape g;
+    assert_int_equal(ax_grid_parse(j->grid, &g), AX_OK);
+    memset(j->worst, 0, sizeof j->worst);
+    return ax_ranks_run(ax_grid_ranks(&g), run_rank, j);
+}
+
+static double worst_of(const job *j)
+{
+    double worst = 0;
+    for (int i = 0; i < MAX_RANKS; i++)
+        worst = j->worst[i] <= worst ? worst : j->worst[i];
+    return worst;
+}
+
+static void logits_are_those_of_transformers_on_every_grid(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MODELS; i++) {
+        job j = {.name = models[i], .act = AX_F32};
+        open_job(&j);
+        for (int k = 0; k < GRIDS; k++) {
+            j.grid = grids[k];
+            assert_int_equal(run(&j), AX_OK);
+            printf("%-13s %-11s %.1e\n", models[i], grids[k], worst_of(&j));
+            assert_true(worst_of(&j) < 1e-5);
+        }
+        close_job(&j);
+    }
+}
+
+static void training_and_the_other_precisions_start_from_the_same_weights(void **state)
+{
+    static const struct {
+        const char *device;
+        ax_dtype act;
+        double band;
+    } runs[] = {{"cpu", AX_F32, 1e-5}, {"ref", AX_F64, 1e-5}, {"cpu", AX_BF16, 5e-2}};
+    (void)state;
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++)
+        for (int training = 0; training < 2; training++) {
+            job j = {.name = "llama_tied",
+                     .grid = "x=2,data=2",
+                     .device = runs[i].device,
+                     .act = runs[i].act,
+                     .training = training};
+            open_job(&j);
+            assert_int_equal(run(&j), AX_OK);
+            printf("%s %s: %.1e\n", j.device, ax_dtype_name(j.act), worst_of(&j));
+            assert_true(worst_of(&j) < runs[i].band);
+            close_job(&j);
+        }
+}
+
+// ---- export
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st, (void)type, (void)ftw;
+    return remove(path);
+}
+
+static char *new_directory(void)
+{
+    char *dir = strdup("/tmp/axonn-test-hf-XXXXXX");
+    assert_non_null(dir);
+    assert_non_null(mkdtemp(dir));
+    return dir;
+}
+
+static void drop_directory(char *dir)
+{
+    nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    free(dir);
+}
+
+static void *bytes_of(const ax_safetensors *s, const ax_st_tensor *t)
+{
+    size_t n = (size_t)(t->end - t->begin);
+    void *data = malloc(n + 1);
+    assert_non_null(data);
+    assert_int_equal(ax_disk_read(s->fd, s->path, data, n, t->begin), AX_OK);
+    return data;
+}
+
+// Each tensor of dir/file stands in `there` with the same bytes; returns how many.
+static int compare_file(const char *dir, const char *file, const ax_safetensors *there)
+{
+    char path[600];
+    ax_safetensors here;
+    snprintf(path, sizeof path, "%s/%s", dir, file);
+    assert_int_equal(ax_safetensors_open(path, &here), AX_OK);
+    for (int i = 0; i < here.count; i++) {
+        const ax_st_tensor *a = &here.list[i];
+        const ax_st_tensor *b = ax_safetensors_find(there, a->name);
+        assert_non_null(b);
+        assert_int_equal(a->dtype, b->dtype);
+        assert_true(ax_st_same_shape(a, b));
+        void *left = bytes_of(&here, a), *right = bytes_of(there, b);
+        assert_memory_equal(left, right, (size_t)(a->end - a->begin));
+        free(left);
+        free(right);
+    }
+    int count = here.count;
+    ax_safetensors_close(&here);
+    return count;
+}
+
+static void export_on(const char *name, const char *grid, int64_t shard_bytes, const char *to)
+{
+    job j = {.name = name, .grid = grid, .act = AX_F32, .to = to, .shard_bytes = shard_bytes};
+    open_job(&j);
+    j.dtype = j.config.dtype;
+    assert_int_equal(run(&j), AX_OK);
+    close_job(&j);
+}
+
+static void what_is_exported_holds_the_bytes_that_were_read(void **state)
+{
+    static const char *const whole[] = {"gpt2", "llama_tied", "llama_wide"};
+    static const char *const cut[] = {"x=1", "x=2,y=2", "x=2,z=2", "z=2,data=2", "x=4"};
+    (void)state;
+    for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++)
+        for (size_t k = 0; k < sizeof cut / sizeof cut[0]; k++) {
+            char path[600], *to = new_directory();
+            ax_safetensors origin;
+            export_on(whole[i], cut[k], 1 << 30, to);
+            snprintf(path, sizeof path, "%s/%s/model.safetensors", AX_HF_DIR, whole[i]);
+            assert_int_equal(ax_safetensors_open(path, &origin), AX_OK);
+            assert_int_equal(compare_file(to, "model.safetensors", &origin), origin.count);
+            ax_safetensors_close(&origin);
+            drop_directory(to);
+        }
+}
+
+static void a_model_in_many_files_is_read_back_from_its_index(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MODELS; i++) {
+        char path[600], *to = new_directory();
+        export_on(models[i], "x=2,y=2", 30000, to);
+        snprintf(path, sizeof path, "%s/model.safetensors", to);
+        assert_int_not_equal(access(path, F_OK), 0);
+        job j = {.name = models[i], .grid = "x=2,z=2", .act = AX_F32};
+        snprintf(j.dir, sizeof j.dir, "%s", to);
+        open_job(&j);
+        assert_int_equal(run(&j), AX_OK);
+        assert_true(worst_of(&j) < 1e-5);
+        close_job(&j);
+        drop_directory(to);
+    }
+}
+
+static void the_ends_and_the_shape_survive_an_export(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MODELS; i++) {
+        char *to = new_directory();
+        ax_hf_config there;
+        job j = {.name = models[i]};
+        open_job(&j);
+        export_on(models[i], "x=2", 1 << 30, to);
+        assert_int_equal(ax_hf_read_config(to, &there), AX_OK);
+        assert_string_equal(there.eos, j.config.eos);
+        assert_memory_equal(&there.arch, &j.config.arch, sizeof there.arch);
+        assert_int_equal(there.dtype, j.config.dtype);
+        close_job(&j);
+        drop_directory(to);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits_are_those_of_transformers_on_every_grid),
+        cmocka_unit_test(training_and_the_other_precisions_start_from_the_same_weights),
+        cmocka_unit_test(what_is_exported_holds_the_bytes_that_were_read),
+        cmocka_unit_test(a_model_in_many_files_is_read_back_from_its_index),
+        cmocka_unit_test(the_ends_and_the_shape_survive_an_export),
+    };
+    return cmocka_run_group_tests_name("Hugging Face logits", tests, NULL, NULL);
+}
