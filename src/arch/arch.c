@@ -52,8 +52,7 @@ const ax_option ax_arch_options[] = {
 enum { UNTIED, TIED, AUTO_TIED };
 
 // What no published pretraining shape differs in.
-#define PLAIN_ROPE                                                                                 \
-    .rope_factor = 1, .rope_low = 1, .rope_high = 4, .rope_original = 8192, .eos = ""
+#define PLAIN_ROPE .rope_factor = 1, .rope_low = 1, .rope_high = 4, .rope_original = 8192, .eos = ""
 #define GPT(label, L, H, A, V, T)                                                                  \
     {                                                                                              \
         label,                                                                                     \

@@ -179,23 +179,41 @@ static int utf8_length(const unsigned char *s)
     return overlong || outside ? 0 : n;
 }
 
+// Bytes at `s` that JSON holds as they are.
+static int plain_length(const char *s)
+{
+    enum { MOST = 1 << 20 };
+    int length = 0;
+    while (length < MOST) {
+        unsigned char c = (unsigned char)s[length];
+        int n = utf8_length((const unsigned char *)s + length);
+        if (c < 0x20 || c == '"' || c == '\\' || c == 0x7F || n == 0)
+            break;
+        length += n;
+    }
+    return length;
+}
+
 void ax_text_add_json(ax_text *t, const char *s)
 {
     ax_text_add(t, "\"");
     while (*s) {
         unsigned char c = (unsigned char)*s;
-        int n = utf8_length((const unsigned char *)s);
+        int plain = plain_length(s);
+        if (plain) {
+            ax_text_add(t, "%.*s", plain, s);
+            s += plain;
+            continue;
+        }
         if (c == '"' || c == '\\')
             ax_text_add(t, "\\%c", c);
         else if (c == '\n')
             ax_text_add(t, "\\n");
         else if (c < 0x20 || c == 0x7F)
             ax_text_add(t, "\\u%04x", c);
-        else if (n == 0)
-            ax_text_add(t, "\\ufffd"); // JSON cannot hold bytes that are not UTF-8
         else
-            ax_text_add(t, "%.*s", n, s);
-        s += n ? n : 1;
+            ax_text_add(t, "\\ufffd"); // JSON cannot hold bytes that are not UTF-8
+        s++;
     }
     ax_text_add(t, "\"");
 }

@@ -150,12 +150,17 @@ static const struct {
     {"pretraining_tp", LLAMA},
 };
 
-static const char *const known_rope[] = {
-    "rope_type", "type", "rope_theta", "factor", "low_freq_factor", "high_freq_factor",
-    "original_max_position_embeddings", "partial_rotary_factor"};
+static const char *const known_rope[] = {"rope_type",
+                                         "type",
+                                         "rope_theta",
+                                         "factor",
+                                         "low_freq_factor",
+                                         "high_freq_factor",
+                                         "original_max_position_embeddings",
+                                         "partial_rotary_factor"};
 
-static const char *const dropouts[] = {"attention_dropout", "attn_pdrop", "resid_pdrop",
-                                       "embd_pdrop", "hidden_dropout", "dropout"};
+static const char *const dropouts[] = {"attention_dropout", "attn_pdrop",     "resid_pdrop",
+                                       "embd_pdrop",        "hidden_dropout", "dropout"};
 
 static bool is_one_of(const char *key, const char *const *list, size_t count)
 {
@@ -279,8 +284,9 @@ static ax_status read_gpt(const reader *r, ax_hf_config *out)
     AX_TRY(get_flag(r, "tie_word_embeddings", true, &tied));
     a->tied = tied;
     out->positions = a->seq;
-    AX_CHECK(a->hidden % a->heads == 0, AX_EFORMAT, "%s: n_embd %lld does not divide by n_head %lld",
-             r->path, (long long)a->hidden, (long long)a->heads);
+    AX_CHECK(a->hidden % a->heads == 0, AX_EFORMAT,
+             "%s: n_embd %lld does not divide by n_head %lld", r->path, (long long)a->hidden,
+             (long long)a->heads);
     return AX_OK;
 }
 

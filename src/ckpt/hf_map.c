@@ -17,12 +17,10 @@ typedef struct entry {
     form form;
 } entry;
 
-static const entry gpt_ends[] = {{"embed.weight", "wte.weight", PLAIN},
-                                 {"positions.weight", "wpe.weight", PLAIN},
-                                 {"final_norm.weight", "ln_f.weight", PLAIN},
-                                 {"final_norm.bias", "ln_f.bias", PLAIN},
-                                 {"head.weight", "lm_head.weight", PLAIN},
-                                 {NULL, NULL, PLAIN}};
+static const entry gpt_ends[] = {
+    {"embed.weight", "wte.weight", PLAIN},       {"positions.weight", "wpe.weight", PLAIN},
+    {"final_norm.weight", "ln_f.weight", PLAIN}, {"final_norm.bias", "ln_f.bias", PLAIN},
+    {"head.weight", "lm_head.weight", PLAIN},    {NULL, NULL, PLAIN}};
 
 static const entry gpt_block[] = {{"attn_norm.weight", "ln_1.weight", PLAIN},
                                   {"attn_norm.bias", "ln_1.bias", PLAIN},

@@ -74,11 +74,11 @@ static json_t *ends_of(const char *eos)
 static json_t *gpt_config(const ax_arch *a)
 {
     json_t *inner = a->ffn == 4 * a->hidden ? json_null() : json_integer(a->ffn);
-    return json_pack("{s:[s], s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:f, s:b}", "architectures", "GPT2LMHeadModel", "model_type", "gpt2",
-                     "activation_function", "gelu_new", "n_positions", (json_int_t)a->seq, "n_embd",
-                     (json_int_t)a->hidden, "n_layer", (json_int_t)a->layers, "n_head",
-                     (json_int_t)a->heads, "n_inner", inner, "layer_norm_epsilon", a->norm_eps,
-                     "tie_word_embeddings", (int)a->tied);
+    return json_pack("{s:[s], s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:f, s:b}", "architectures",
+                     "GPT2LMHeadModel", "model_type", "gpt2", "activation_function", "gelu_new",
+                     "n_positions", (json_int_t)a->seq, "n_embd", (json_int_t)a->hidden, "n_layer",
+                     (json_int_t)a->layers, "n_head", (json_int_t)a->heads, "n_inner", inner,
+                     "layer_norm_epsilon", a->norm_eps, "tie_word_embeddings", (int)a->tied);
 }
 
 static json_t *scaling_of(const ax_arch *a)
@@ -95,14 +95,14 @@ static json_t *scaling_of(const ax_arch *a)
 
 static json_t *llama_config(const ax_arch *a)
 {
-    json_t *c = json_pack(
-        "{s:[s], s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o}", "architectures",
-        "LlamaForCausalLM", "model_type", "llama", "hidden_act", "silu", "max_position_embeddings",
-        (json_int_t)a->seq, "hidden_size", (json_int_t)a->hidden, "intermediate_size",
-        (json_int_t)a->ffn, "num_hidden_layers", (json_int_t)a->layers, "num_attention_heads",
-        (json_int_t)a->heads, "num_key_value_heads", (json_int_t)a->kv_heads, "head_dim",
-        (json_int_t)a->head_dim, "rms_norm_eps", a->norm_eps, "rope_theta", a->rope_theta,
-        "rope_scaling", scaling_of(a));
+    json_t *c = json_pack("{s:[s], s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o}",
+                          "architectures", "LlamaForCausalLM", "model_type", "llama", "hidden_act",
+                          "silu", "max_position_embeddings", (json_int_t)a->seq, "hidden_size",
+                          (json_int_t)a->hidden, "intermediate_size", (json_int_t)a->ffn,
+                          "num_hidden_layers", (json_int_t)a->layers, "num_attention_heads",
+                          (json_int_t)a->heads, "num_key_value_heads", (json_int_t)a->kv_heads,
+                          "head_dim", (json_int_t)a->head_dim, "rms_norm_eps", a->norm_eps,
+                          "rope_theta", a->rope_theta, "rope_scaling", scaling_of(a));
     if (!c)
         return NULL;
     json_object_set_new(c, "tie_word_embeddings", json_boolean(a->tied));
@@ -134,11 +134,11 @@ static void add_origin(json_t *config, const char *origin)
 // this model never had.
 static void add_missing(json_t *config, int64_t kind)
 {
-    json_t *rest = kind == AX_GPT ? json_pack("{s:n, s:n, s:f, s:f, s:f}", "bos_token_id",
-                                              "eos_token_id", "attn_pdrop", 0.0, "embd_pdrop", 0.0,
-                                              "resid_pdrop", 0.0)
-                                  : json_pack("{s:n, s:n, s:f}", "bos_token_id", "eos_token_id",
-                                              "attention_dropout", 0.0);
+    json_t *rest = kind == AX_GPT
+                       ? json_pack("{s:n, s:n, s:f, s:f, s:f}", "bos_token_id", "eos_token_id",
+                                   "attn_pdrop", 0.0, "embd_pdrop", 0.0, "resid_pdrop", 0.0)
+                       : json_pack("{s:n, s:n, s:f}", "bos_token_id", "eos_token_id",
+                                   "attention_dropout", 0.0);
     json_object_update_missing(config, rest);
     json_decref(rest);
 }
@@ -205,9 +205,9 @@ static ax_status copy_file(const char *from, const char *to)
 ax_status ax_hf_copy_companions(const char *from, const char *to, bool config)
 {
     static const char *const names[] = {
-        "config.json",      "generation_config.json", "tokenizer.json",      "tokenizer_config.json",
-        "tokenizer.model",  "special_tokens_map.json", "added_tokens.json", "vocab.json",
-        "merges.txt",       "chat_template.jinja"};
+        "config.json",     "generation_config.json",  "tokenizer.json",    "tokenizer_config.json",
+        "tokenizer.model", "special_tokens_map.json", "added_tokens.json", "vocab.json",
+        "merges.txt",      "chat_template.jinja"};
     for (size_t i = config ? 0 : 1; i < sizeof names / sizeof names[0]; i++) {
         char source[AX_PATH_MAX], target[AX_PATH_MAX];
         AX_TRY(ax_disk_join(source, from, names[i]));

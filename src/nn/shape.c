@@ -61,9 +61,8 @@ static void add_bias(builder *b, const char *prefix, const char *name, ax_param 
 // Of an output that joins the residual stream.
 static ax_param outer_bias(const builder *b)
 {
-    return (ax_param){.cols = b->arch->hidden,
-                      .col_span = AX_OVER_Y,
-                      .sum = sum_of(b, false, AX_SIDE_COPY)};
+    return (ax_param){
+        .cols = b->arch->hidden, .col_span = AX_OVER_Y, .sum = sum_of(b, false, AX_SIDE_COPY)};
 }
 
 static void add_attention(builder *b, const char *prefix)

@@ -52,6 +52,8 @@ static ax_status take_key(void *ctx, const char *key, const char *value, const c
                  strcmp(key, "model.preset") != 0;
     if ((!model && strcmp(key, "data.tokenizer") != 0) || !ax_options_find(o, key))
         return AX_OK;
+    AX_CHECK(!ax_options_is_set(o, key), AX_EUSAGE,
+             "%s: the model in %s has its own: leave the key out", key, where);
     return ax_options_set(o, key, value, where);
 }
 
@@ -62,8 +64,7 @@ static ax_status read_checkpoint(convert *v)
     if (has_config(v->source))
         snprintf(v->origin, sizeof v->origin, "%s", v->source);
     v->untrained = info.updates == 0 && v->origin[0];
-    ax_status st =
-        ax_config_yaml_parse(info.config, strlen(info.config), v->source, take_key, v);
+    ax_status st = ax_config_yaml_parse(info.config, strlen(info.config), v->source, take_key, v);
     ax_ckpt_info_fini(&info);
     return st;
 }
@@ -147,7 +148,8 @@ static ax_status take_name(const convert *v)
 {
     AX_TRY(ax_disk_sync_dir(v->tmp));
     AX_CHECK(renameat2(AT_FDCWD, v->tmp, AT_FDCWD, v->to, RENAME_NOREPLACE) == 0, AX_EIO,
-             "%s: cannot give it its name: %s; the result is in %s", v->to, strerror(errno), v->tmp);
+             "%s: cannot give it its name: %s; the result is in %s", v->to, strerror(errno),
+             v->tmp);
     return ax_disk_sync_dir(v->parent);
 }
 

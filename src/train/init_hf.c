@@ -54,8 +54,8 @@ ax_status ax_init_hf(const char *dir, ax_run_config *c, ax_hf_config *out)
     AX_TRY(ax_hf_read_config(dir, &config));
     AX_TRY(take_model(dir, c, &config));
     AX_CHECK(c->arch.seq <= config.positions, AX_EUSAGE,
-             "model.seq=%lld, but the model in %s knows %lld positions", (long long)c->arch.seq, dir,
-             (long long)config.positions);
+             "model.seq=%lld, but the model in %s knows %lld positions", (long long)c->arch.seq,
+             dir, (long long)config.positions);
     AX_TRY(ax_init_tokenizer(dir, c));
     *out = config;
     return AX_OK;

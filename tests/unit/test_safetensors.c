@@ -199,6 +199,21 @@ static void what_is_written_is_read_back(void **state)
     assert_non_null(strstr(ax_error_text(), "'w' is too large"));
 }
 
+static void a_header_that_is_too_large_is_not_written(void **state)
+{
+    enum { NAME = 1 << 20, COUNT = 100 };
+    char *name = malloc(NAME + 1);
+    ax_st_tensor list[COUNT];
+    assert_non_null(name);
+    memset(name, 'n', NAME);
+    name[NAME] = 0;
+    for (int i = 0; i < COUNT; i++)
+        list[i] = (ax_st_tensor){.name = name, .dtype = AX_ST_F32};
+    assert_int_equal(ax_safetensors_create(*state, list, COUNT), AX_EUNSUPPORTED);
+    assert_non_null(strstr(ax_error_text(), "the format allows 100000000"));
+    free(name);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, open_file, close_file)
 
 int main(void)
@@ -208,6 +223,7 @@ int main(void)
         CASE(a_broken_length_is_refused),
         CASE(well_formed_oddities_are_read),
         CASE(what_is_written_is_read_back),
+        CASE(a_header_that_is_too_large_is_not_written),
     };
     return cmocka_run_group_tests_name("safetensors", tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@
 
 static const char *const models[] = {"gpt2", "gpt2_bare", "llama_biases", "llama_tied",
                                      "llama_wide"};
-static const char *const grids[] = {"x=1",     "x=2",         "x=2,y=2", "x=2,z=2",
+static const char *const grids[] = {"x=1",        "x=2", "x=2,y=2",   "x=2,z=2",
                                     "z=2,data=2", "x=4", "y=2,data=2"};
 enum {
     MODELS = sizeof models / sizeof models[0],
@@ -36,7 +36,7 @@ typedef struct job {
     const char *name, *grid;
     const char *device;
     ax_dtype act;
-    bool training; // with masters, moments and gradients
+    bool training;  // with masters, moments and gradients
     const char *to; // NULL: compare logits; else export into this directory
     ax_st_dtype dtype;
     int64_t shard_bytes;
@@ -89,8 +89,7 @@ static double compare_row(const job *j, const ax_trainer *t, const float *got, i
                           int64_t row)
 {
     int64_t seq = t->layout.seq, vocab = j->arch.vocab;
-    int64_t sequence =
-        ax_trainer_row(t, micro * t->layout.micro_batch + row / seq) % SEQUENCES;
+    int64_t sequence = ax_trainer_row(t, micro * t->layout.micro_batch + row / seq) % SEQUENCES;
     const float *want = j->logits + (sequence * seq + row % seq) * vocab;
     double worst = 0, scale = 0;
     for (int64_t v = 0; v < vocab; v++) {
@@ -320,6 +319,82 @@ static void the_ends_and_the_shape_survive_an_export(void **state)
     }
 }
 
+// ---- what does not fit
+
+static void read_file(const char *path, char *text, size_t size)
+{
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    text[fread(text, 1, size - 1, f)] = 0;
+    fclose(f);
+}
+
+// llama_wide's tensors under a config.json in which `from` reads `to`.
+static void put_model(const char *dir, const char *from, const char *to)
+{
+    char path[600], link[600], text[4096];
+    snprintf(path, sizeof path, "%s/llama_wide/config.json", AX_HF_DIR);
+    read_file(path, text, sizeof text);
+    char *at = strstr(text, from);
+    assert_non_null(at);
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    fprintf(f, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    fclose(f);
+    snprintf(path, sizeof path, "%s/llama_wide/model.safetensors", AX_HF_DIR);
+    snprintf(link, sizeof link, "%s/model.safetensors", dir);
+    assert_int_equal(symlink(path, link), 0);
+}
+
+static void a_tensor_that_is_missing_extra_or_misshapen_is_named(void **state)
+{
+    static const struct {
+        const char *from, *to, *why;
+    } cases[] = {
+        {"\"vocab_size\": 323", "\"vocab_size\": 324",
+         "tensor 'model.embed_tokens.weight' is [323, 32], but by config.json it is [324, 32]"},
+        {"\"head_dim\": 12", "\"head_dim\": 8",
+         "tensor 'model.layers.0.self_attn.q_proj.weight' is [48, 32]"},
+        {"\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3",
+         "tensor 'model.layers.2.input_layernorm.weight' of the model is missing"},
+        {"\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1",
+         "tensor 'model.layers.1.input_layernorm.weight' is no part"},
+        {"\"mlp_bias\": false", "\"mlp_bias\": true",
+         "tensor 'model.layers.0.mlp.gate_proj.bias' of the model is missing"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *dir = new_directory();
+        put_model(dir, cases[i].from, cases[i].to);
+        job j = {.name = "llama_wide", .grid = "x=2", .act = AX_F32};
+        snprintf(j.dir, sizeof j.dir, "%s", dir);
+        open_job(&j);
+        ax_log_setup((ax_log_config){.ranks = 1, .muted = true});
+        assert_int_equal(run(&j), AX_EFORMAT);
+        if (!strstr(ax_error_text(), cases[i].why) || !strstr(ax_error_text(), dir))
+            fail_msg("'%s' does not say '%s'", ax_error_text(), cases[i].why);
+        close_job(&j);
+        drop_directory(dir);
+    }
+}
+
+// Copies of weights that are one matrix, as some files have them, are no extra tensors.
+static void a_second_copy_of_tied_weights_may_be_there(void **state)
+{
+    (void)state;
+    char *dir = new_directory();
+    put_model(dir, "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true");
+    char *to = new_directory();
+    job j = {.name = "llama_wide", .grid = "x=2", .act = AX_F32, .to = to, .shard_bytes = 1 << 20};
+    snprintf(j.dir, sizeof j.dir, "%s", dir);
+    open_job(&j);
+    assert_int_equal(run(&j), AX_OK);
+    close_job(&j);
+    drop_directory(dir);
+    drop_directory(to);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -327,6 +402,8 @@ int main(void)
         cmocka_unit_test(training_and_the_other_precisions_start_from_the_same_weights),
         cmocka_unit_test(what_is_exported_holds_the_bytes_that_were_read),
         cmocka_unit_test(a_model_in_many_files_is_read_back_from_its_index),
+        cmocka_unit_test(a_tensor_that_is_missing_extra_or_misshapen_is_named),
+        cmocka_unit_test(a_second_copy_of_tied_weights_may_be_there),
         cmocka_unit_test(the_ends_and_the_shape_survive_an_export),
     };
     return cmocka_run_group_tests_name("Hugging Face logits", tests, NULL, NULL);
