@@ -39,6 +39,14 @@ $ axonn convert small back -q && cat back/manifest.json | grep -c '"format"'
 | back: checkpoint, 39776 parameters, F32
 | 1
 
+# A tokenizer travels with its model.
+$ echo '{}' >back/tokenizer.json && axonn convert back there -q && ls there
+| there: Hugging Face directory, 39776 parameters, BF16
+| config.json
+| generation_config.json
+| model.safetensors
+| tokenizer.json
+
 # What is not implemented, and what does not fit.
 $ sed -i 's/"hidden_act": "silu"/"hidden_act": "gelu"/' again/config.json && axonn convert again x
 ! axonn: error: again/config.json: 'hidden_act' is 'gelu'; only 'silu' is implemented
@@ -56,4 +64,4 @@ $ rm llama/model-00002-of-00002.safetensors && axonn convert llama x
 ! axonn: error: llama/model-00002-of-00002.safetensors: cannot open: No such file or directory
 [1]
 $ ls -A | tr '\n' ' '
-| again back llama small start \
+| again back llama small start there \
