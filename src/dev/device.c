@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 int ax_device_cores(void)
 {
@@ -12,6 +13,23 @@ int ax_device_cores(void)
         return 1;
     int count = CPU_COUNT(&set);
     return count > 0 ? count : 1;
+}
+
+static uint64_t mix(uint64_t hash, const void *bytes, size_t count) // FNV-1a
+{
+    for (size_t i = 0; i < count; i++)
+        hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;
+    return hash;
+}
+
+uint64_t ax_device_cores_id(void)
+{
+    cpu_set_t set;
+    char host[256] = "";
+    CPU_ZERO(&set);
+    sched_getaffinity(0, sizeof set, &set);
+    gethostname(host, sizeof host - 1);
+    return mix(mix(0xcbf29ce484222325u, host, strlen(host)), &set, sizeof set);
 }
 
 // Measuring is a mode, not a backend: the backend named by `as` answers the workspace queries,

@@ -80,6 +80,8 @@ bool ax_device_has_bf16(const char *name);
 
 // Cores this process may run on.
 int ax_device_cores(void);
+// Equal for two processes that run on the same machine and may use the same cores.
+uint64_t ax_device_cores_id(void);
 
 // Text for `axonn info`: instruction set, libraries and their versions, bf16 path in use.
 void ax_device_describe(ax_device *dev, char *text, size_t size);
