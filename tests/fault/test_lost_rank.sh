@@ -88,4 +88,11 @@ check "within 10 seconds" test $((SECONDS - begun)) -le 10
 check "the file and the rank are named" grep -qE 'rank 2.*nowhere\.txt|nowhere\.txt' "$dir/log"
 check "the others say which rank it was" grep -qE 'rank 2' "$dir/log"
 
+# What all ranks agree on is wrong use, not a crash.
+timeout 40 "$mpirun" $over -n 2 "$axonn" train "data.train=$dir/nowhere.txt" >"$dir/log" 2>&1
+status=$?
+check "a file that no rank finds is wrong use" test $status -eq 2
+check "it is said once" test "$(grep -c nowhere.txt "$dir/log")" -eq 1
+check "without an abort" sh -c "! grep -qi MPI_ABORT '$dir/log'"
+
 [ $failed -eq 0 ]
