@@ -141,6 +141,8 @@ void ax_comm_set_lazy(ax_comm *c, bool lazy);
 // Names of the backends in this build, NULL-terminated, and why one is missing (NULL: it is not).
 const char *const *ax_comm_names(void);
 const char *ax_comm_missing(const char *name);
+// The library behind the mpi backend, "Open MPI v4.1.4"; "" in a build without. Opens nothing.
+void ax_comm_mpi_library(char *text, size_t size);
 
 // How this process was started: read from the launcher's variables (Open MPI, MPICH/PMI, PMIx,
 // Slurm) without opening anything. tasks = 1 and launcher NULL: started plainly; tasks = 0: the

@@ -102,11 +102,24 @@ ax_status ax_device_grow(ax_device *dev, size_t bytes)
     return AX_OK;
 }
 
-void ax_device_describe(ax_device *dev, char *text, size_t size)
+void ax_device_facts_of(const ax_device *dev, ax_device_facts *out)
 {
-    int n = dev->measuring ? snprintf(text, size, "measuring ") : 0;
-    if (n >= 0 && (size_t)n < size)
-        dev->ops->describe(dev, text + n, size - (size_t)n);
+    *out = (ax_device_facts){0};
+    dev->ops->facts(dev, out);
+}
+
+void ax_device_describe(const ax_device *dev, char *text, size_t size)
+{
+    ax_device_facts f;
+    char libraries[160] = "";
+    ax_device_facts_of(dev, &f);
+    for (size_t i = 0, n = 0; i < AX_DEVICE_LIBRARIES && f.library[i].name;
+         i++, n = strlen(libraries))
+        snprintf(libraries + n, sizeof libraries - n, ", %s %s", f.library[i].name,
+                 f.library[i].version);
+    snprintf(text, size, "%s%s: %s%s, bf16 %s, %d thread%s%s", dev->measuring ? "measuring " : "",
+             dev->ops->name, f.isa, libraries, f.bf16, dev->threads, dev->threads == 1 ? "" : "s",
+             f.pinned ? ", pinned" : "");
 }
 
 bool ax_device_has_bf16(const char *name)
