@@ -158,7 +158,7 @@ run_asan() {
 
 # Races between ranks that are threads.
 run_tsan() {
-    local ranks='^ranks[.]grids_(bytes|pitfalls)$'
+    local ranks='^ranks[.]grids_bytes$'
     [ "$tier" = long ] && ranks='^(golden|ranks)'
     check 'build tsan' configure_and_build tsan || return
     tests tsan comm -R 'test_comm$'
