@@ -54,8 +54,8 @@ ax_status ax_step(ax_trainer *t, double lr, ax_step_result *out)
     AX_TRY(ax_step_gradients(t, out));
     AX_TRY(ax_optim_norm(&t->optim, &out->grad_norm, &out->nonfinite));
     if (out->nonfinite > 0 || !isfinite(out->loss)) {
-        out->skipped = true;
-        return t->config.skip_nonfinite ? AX_OK : stop(t, out);
+        out->skipped = t->config.skip_nonfinite;
+        return out->skipped ? AX_OK : stop(t, out);
     }
     AX_TRY(ax_optim_update(&t->optim, lr, out->grad_norm));
     ax_weights_forget(&t->model.nn);
