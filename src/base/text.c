@@ -194,10 +194,25 @@ static int plain_length(const char *s)
     return length;
 }
 
+void ax_text_add_bytes(ax_text *t, const char *s, size_t length)
+{
+    if (!reserve(t, length))
+        return;
+    memcpy(t->text + t->length, s, length);
+    t->length += length;
+    t->text[t->length] = 0;
+}
+
 void ax_text_add_json(ax_text *t, const char *s)
 {
+    ax_text_add_json_bytes(t, s, strlen(s));
+}
+
+void ax_text_add_json_bytes(ax_text *t, const char *s, size_t length)
+{
+    const char *end = s + length;
     ax_text_add(t, "\"");
-    while (*s) {
+    while (s < end) {
         unsigned char c = (unsigned char)*s;
         int plain = plain_length(s);
         if (plain) {

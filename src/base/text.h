@@ -31,8 +31,9 @@ typedef struct ax_option {
     ax_opt_kind kind;
     size_t offset;     // of the field in the table's struct
     const char *value; // default, in the syntax of the command line
-    const char *range; // INT and REAL: "lo..hi", either end may be missing; CHOICE: words joined by |
-    const char *help;  // one line, with the unit
+    const char
+        *range; // INT and REAL: "lo..hi", either end may be missing; CHOICE: words joined by |
+    const char *help; // one line, with the unit
 } ax_option;
 
 // A set of tables joined for one program run. Strings live until ax_options_fini.
@@ -74,4 +75,7 @@ typedef struct ax_text {
 } ax_text;
 void ax_text_add(ax_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void ax_text_add_json(ax_text *t, const char *s); // a quoted, escaped JSON string
+// The same for bytes that may contain zeros; s[length] must be readable and zero.
+void ax_text_add_json_bytes(ax_text *t, const char *s, size_t length);
+void ax_text_add_bytes(ax_text *t, const char *s, size_t length); // as they are
 void ax_text_fini(ax_text *t);

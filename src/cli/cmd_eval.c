@@ -28,7 +28,9 @@ static ax_status eval_rank(ax_job *job, ax_comm *world)
     ax_trainer t;
     ax_eval_result r;
     AX_TRY(ax_train_open(job, world, &t));
-    ax_status st = ax_evaluate(&t, job->corpus, AX_VALID, job->config->train.eval_batches, &r);
+    ax_status st = ax_evaluate(&t, job->corpus, AX_VALID,
+                               job->config->train.eval_batches * job->config->train.batch, &r);
+    ax_comm_end(world, st);
     ax_trainer_close(&t);
     if (st == AX_OK && world->rank == 0)
         print(job, &r);

@@ -33,7 +33,7 @@ static ax_status write_text(const ax_job *job, ax_trainer *t)
 
 static void collect(void *ctx, const char *bytes, size_t length)
 {
-    ax_text_add(ctx, "%.*s", (int)length, bytes);
+    ax_text_add_bytes(ctx, bytes, length);
 }
 
 static ax_status write_json(const ax_job *job, ax_trainer *t)
@@ -42,7 +42,7 @@ static ax_status write_json(const ax_job *job, ax_trainer *t)
     ax_status st = ax_generate(t, job->tokenizer, &job->config->generate, collect, &text);
     if (st == AX_OK && t->grid.rank == 0) {
         ax_text_add(&line, "{\"text\":");
-        ax_text_add_json(&line, text.text ? text.text : "");
+        ax_text_add_json_bytes(&line, text.text ? text.text : "", text.length);
         ax_text_add(&line, "}");
         st = text.failed || line.failed ? AX_ENOMEM : AX_OK;
         if (st == AX_OK)
@@ -58,6 +58,7 @@ static ax_status generate_rank(ax_job *job, ax_comm *world)
     ax_trainer t;
     AX_TRY(ax_train_open(job, world, &t));
     ax_status st = job->config->json ? write_json(job, &t) : write_text(job, &t);
+    ax_comm_end(world, st);
     ax_trainer_close(&t);
     return st;
 }

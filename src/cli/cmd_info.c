@@ -1,4 +1,5 @@
 #include "cli/cli.h"
+#include "dev/kern.h"
 
 #include <string.h>
 
@@ -11,35 +12,74 @@ static const char *compiler(void)
 #endif
 }
 
-static void describe(const char *name, char *text, size_t size)
+// The device that a run would use, open: of the configuration, or ref where the build lacks it.
+static ax_status open_used(const ax_run_config *c, ax_device *dev)
 {
-    ax_device dev;
-    snprintf(text, size, "%s", name);
-    if (ax_device_open(&(ax_device_config){.name = name, .core = -1}, &dev) != AX_OK)
-        return;
-    ax_device_describe(&dev, text, size);
-    ax_device_close(&dev);
+    bool lazy;
+    const char *name = ax_config_device(c, &lazy);
+    if (ax_device_missing(name))
+        name = ax_device_names()[0];
+    return ax_device_open(&(ax_device_config){.name = name, .core = -1}, dev);
 }
 
-static void print_text(const ax_launch *launch)
+static ax_status print_devices(void)
 {
     char text[512];
-    printf("axonn %s, built with %s\n", AX_VERSION, compiler());
     for (const char *const *name = ax_device_names(); *name; name++) {
-        describe(*name, text, sizeof text);
+        ax_device dev;
+        AX_TRY(ax_device_open(&(ax_device_config){.name = *name, .core = -1}, &dev));
+        ax_device_describe(&dev, text, sizeof text);
+        ax_device_close(&dev);
         printf("device    %s\n", text);
     }
     if (ax_device_missing("cpu"))
         printf("device    cpu is missing: %s\n", ax_device_missing("cpu"));
-    for (const char *const *name = ax_comm_names(); *name; name++)
-        printf("comm      %s\n", *name);
+    return AX_OK;
+}
+
+// A line for each runner of kernels, with the kernels that it runs.
+static void print_kernels(const ax_device *dev)
+{
+    const char *const *slots = ax_kern_slots();
+    for (int i = 0; slots[i]; i++) {
+        const char *runner = ax_kern_name(dev, slots[i]);
+        int first = 0;
+        while (strcmp(ax_kern_name(dev, slots[first]), runner) != 0)
+            first++;
+        if (first < i)
+            continue; // stands in an earlier line
+        printf("kernels   %s:", runner);
+        for (int j = i; slots[j]; j++)
+            if (strcmp(ax_kern_name(dev, slots[j]), runner) == 0)
+                printf(" %s", slots[j]);
+        printf("\n");
+    }
+}
+
+static void print_comms(void)
+{
+    char library[64];
+    ax_comm_mpi_library(library, sizeof library);
+    for (const char *const *name = ax_comm_names(); *name; name++) {
+        bool named = strcmp(*name, "mpi") == 0 && library[0];
+        printf("comm      %s%s%s\n", *name, named ? ": " : "", named ? library : "");
+    }
     if (ax_comm_missing("mpi"))
         printf("comm      mpi is missing: %s\n", ax_comm_missing("mpi"));
+}
+
+static ax_status print_text(const ax_device *dev, const ax_launch *launch)
+{
+    printf("axonn %s, built with %s\n", AX_VERSION, compiler());
+    AX_TRY(print_devices());
+    print_kernels(dev);
+    print_comms();
     printf("cores     %d\n", ax_device_cores());
     if (launch->launcher)
         printf("ranks     %d, started by %s\n", launch->tasks, launch->launcher);
     else
         printf("ranks     1, started plainly; --ranks N makes N of this process\n");
+    return AX_OK;
 }
 
 static void add_list(ax_text *t, const char *key, const char *const *names)
@@ -52,30 +92,64 @@ static void add_list(ax_text *t, const char *key, const char *const *names)
     ax_text_add(t, "]");
 }
 
-static ax_status print_json(const ax_launch *launch)
+static void add_pair(ax_text *t, bool first, const char *key, const char *value)
+{
+    ax_text_add(t, "%s", first ? "" : ",");
+    ax_text_add_json(t, key);
+    ax_text_add(t, ":");
+    ax_text_add_json(t, value);
+}
+
+static void add_device(ax_text *t, const ax_device *dev)
+{
+    const char *const *slots = ax_kern_slots();
+    char mpi[64];
+    ax_device_facts facts;
+    ax_device_facts_of(dev, &facts);
+    add_pair(t, false, "device", dev->ops->name);
+    add_pair(t, false, "isa", facts.isa);
+    add_pair(t, false, "bf16", facts.bf16);
+    ax_text_add(t, ",\"libraries\":{");
+    int libraries = 0;
+    for (; libraries < AX_DEVICE_LIBRARIES && facts.library[libraries].name; libraries++)
+        add_pair(t, libraries == 0, facts.library[libraries].name,
+                 facts.library[libraries].version);
+    ax_comm_mpi_library(mpi, sizeof mpi);
+    if (mpi[0])
+        add_pair(t, libraries == 0, "MPI", mpi);
+    ax_text_add(t, "},\"kernels\":{");
+    for (int i = 0; slots[i]; i++)
+        add_pair(t, i == 0, slots[i], ax_kern_name(dev, slots[i]));
+    ax_text_add(t, "}");
+}
+
+static ax_status print_json(const ax_device *dev, const ax_launch *launch)
 {
     ax_text t = {0};
-    char text[512];
-    const char *const *names = ax_device_names();
-    ax_text_add(&t, "{\"version\":\"%s\",\"build\":", AX_VERSION);
-    ax_text_add_json(&t, compiler());
-    add_list(&t, "devices", names);
-    ax_text_add(&t, ",\"isa\":{");
-    for (int i = 0; names[i]; i++) {
-        describe(names[i], text, sizeof text);
-        ax_text_add(&t, "%s\"%s\":", i ? "," : "", names[i]);
-        ax_text_add_json(&t, text);
-    }
-    ax_text_add(&t, "}");
-    add_list(&t, "libraries", ax_comm_names());
-    ax_text_add(&t, ",\"cores\":%d,\"ranks\":%d,\"launcher\":", ax_device_cores(),
+    ax_text_add(&t, "{\"version\":\"%s\"", AX_VERSION);
+    add_pair(&t, false, "build", compiler());
+    add_list(&t, "devices", ax_device_names());
+    add_device(&t, dev);
+    add_list(&t, "comms", ax_comm_names());
+    ax_text_add(&t, ",\"cores\":%d,\"ranks\":%d", ax_device_cores(),
                 launch->tasks > 0 ? launch->tasks : 1);
-    ax_text_add_json(&t, launch->launcher ? launch->launcher : "");
+    add_pair(&t, false, "launcher", launch->launcher ? launch->launcher : "");
     ax_text_add(&t, "}");
-    AX_CHECK(!t.failed, AX_ENOMEM, "no memory for the answer");
-    puts(t.text);
+    ax_status st = t.failed ? AX_ENOMEM : AX_OK;
+    if (st == AX_OK)
+        puts(t.text);
     ax_text_fini(&t);
+    AX_CHECK(st == AX_OK, st, "no memory for the answer");
     return AX_OK;
+}
+
+static ax_status print_info(const ax_run_config *c, const ax_launch *launch)
+{
+    ax_device dev;
+    AX_TRY(open_used(c, &dev));
+    ax_status st = c->json ? print_json(&dev, launch) : print_text(&dev, launch);
+    ax_device_close(&dev);
+    return st;
 }
 
 ax_status ax_cmd_info(int argc, char **argv)
@@ -86,13 +160,8 @@ ax_status ax_cmd_info(int argc, char **argv)
     if (helped)
         return AX_OK;
     ax_launch launch = ax_comm_launch();
-    ax_status st = AX_OK;
-    if (launch.launcher && launch.rank > 0)
-        st = AX_OK; // one answer a job
-    else if (c.json)
-        st = print_json(&launch);
-    else
-        print_text(&launch);
+    bool silent = launch.launcher && launch.rank > 0; // one answer a job
+    ax_status st = silent ? AX_OK : print_info(&c, &launch);
     ax_config_fini(&c);
     return st;
 }

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 
+#include <errno.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -78,8 +79,10 @@ int main(int argc, char **argv)
                                  .muted = launch.launcher && launch.rank > 0});
     signal(SIGXFSZ, SIG_IGN); // a limit on file sizes arrives as a failed write, with a message
     keep_pages();
-    if (argc < 2)
-        return exit_status(ax_cmd_help(0, NULL)) == 0 ? 2 : 1;
+    if (argc < 2) {
+        fprintf(stderr, "axonn: error: no verb; axonn help lists them\n");
+        return 2;
+    }
     if (strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "--help") == 0)
         return exit_status(ax_cmd_help(0, NULL));
     if (strcmp(argv[1], "--version") == 0) {
@@ -89,6 +92,7 @@ int main(int argc, char **argv)
     const ax_verb *verb = find(argv[1]);
     ax_status st = verb ? verb->run(argc - 2, argv + 2) : unknown(argv[1]);
     if (fflush(stdout) != 0 && st == AX_OK)
-        st = AX_EIO;
+        st = ax_fail(AX_EIO, __FILE__, __LINE__, "the answer could not be written: %s",
+                     strerror(errno));
     return exit_status(st);
 }

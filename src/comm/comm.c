@@ -319,10 +319,19 @@ ax_status ax_comm_agree(ax_comm *c, ax_status mine)
                                            .tag = "agree"}));
     ax_status worst = (ax_status)(value / RANK_SPAN);
     int rank = RANK_SPAN - 1 - value % RANK_SPAN;
-    if (worst != AX_OK && mine == AX_OK)
+    c->agreed = c->agreed || worst != AX_OK;
+    int speaker = rank == 0 ? 1 : 0; // one of those that do not know yet is enough
+    if (worst != AX_OK && mine == AX_OK && c->rank == speaker)
         ax_log(AX_LOG_ERROR, NULL, "rank %d of %s failed (%s); its own message says why", rank,
                c->name, ax_status_name(worst));
     return worst;
+}
+
+ax_status ax_comm_end(ax_comm *world, ax_status st)
+{
+    if (st != AX_OK && !world->agreed)
+        ax_comm_abort(world, *ax_error_text() ? ax_error_text() : ax_status_name(st));
+    return st;
 }
 
 static ax_status reduce_scalars(ax_comm *c, double *values, int count, ax_redop op, const char *tag)
@@ -343,13 +352,6 @@ ax_status ax_comm_max(ax_comm *c, double *values, int count)
     return reduce_scalars(c, values, count, AX_MAX, "max");
 }
 
-#ifdef NDEBUG
-ax_status ax_comm_check_equal(ax_comm *c, int64_t value, const char *what)
-{
-    (void)c, (void)value, (void)what;
-    return AX_OK;
-}
-#else
 ax_status ax_comm_check_equal(ax_comm *c, int64_t value, const char *what)
 {
     // Both halves and their complements: the maximum of ~v is the complement of the minimum of v.
@@ -361,9 +363,10 @@ ax_status ax_comm_check_equal(ax_comm *c, int64_t value, const char *what)
                                            .dtype = AX_I32,
                                            .op = AX_MAX,
                                            .tag = "check"}));
-    AX_CHECK(most[0] == ~most[2] && most[1] == ~most[3], AX_EINTERNAL,
-             "%s differs between the ranks of %s: %lld on rank %d", what, c->name, (long long)value,
-             c->rank);
-    return AX_OK;
+    if (most[0] == ~most[2] && most[1] == ~most[3])
+        return AX_OK;
+    c->agreed = true;
+    if (c->rank == 0)
+        ax_fail(AX_EUSAGE, __FILE__, __LINE__, "%s differs between the ranks of %s", what, c->name);
+    return AX_EUSAGE;
 }
-#endif

@@ -89,6 +89,7 @@ struct ax_comm {
     uint64_t issued;
     bool lazy;        // see ax_comm_set_lazy
     bool measuring;   // no memory is touched
+    bool agreed;      // ax_comm_agree returned a failure here: every rank knows
     ax_status failed; // what broke it; every later request returns the same
     void *impl;
     struct ax_comm_trace *trace; // NULL: not traced; inherited by split
@@ -125,9 +126,12 @@ ax_status ax_comm_bcast(ax_comm *c, const ax_xfer *x, int root);
 // Host scalars, tiny and blocking. Agree: the worst status of all ranks, returned on all; ranks
 // that did not fail themselves say which rank did. Set-up phases end with it.
 ax_status ax_comm_agree(ax_comm *c, ax_status mine);
+// How a rank's work on this world ended, told before it frees anything that peers may read: a
+// failure that the ranks did not agree on aborts the job. Returns st. Not collective.
+ax_status ax_comm_end(ax_comm *world, ax_status st);
 ax_status ax_comm_sum(ax_comm *c, double *values, int count); // in place, same bits on all ranks
 ax_status ax_comm_max(ax_comm *c, double *values, int count);
-// Debug builds: fails when `value` differs between ranks, naming `what`. Release: nothing.
+// Fails on all ranks when `value` differs between them, naming `what`. For set-up phases.
 ax_status ax_comm_check_equal(ax_comm *c, int64_t value, const char *what);
 
 // Lazy mode, for tests: nothing moves before the wait that orders it, and until then `recv` holds
@@ -137,6 +141,8 @@ void ax_comm_set_lazy(ax_comm *c, bool lazy);
 // Names of the backends in this build, NULL-terminated, and why one is missing (NULL: it is not).
 const char *const *ax_comm_names(void);
 const char *ax_comm_missing(const char *name);
+// The library behind the mpi backend, "Open MPI v4.1.4"; "" in a build without. Opens nothing.
+void ax_comm_mpi_library(char *text, size_t size);
 
 // How this process was started: read from the launcher's variables (Open MPI, MPICH/PMI, PMIx,
 // Slurm) without opening anything. tasks = 1 and launcher NULL: started plainly; tasks = 0: the

@@ -17,6 +17,12 @@ ax_status ax_comm_mpi_open(ax_comm **world)
     AX_FAIL(AX_EUNSUPPORTED, "this build has no MPI: install libopenmpi-dev or libmpich-dev and "
                              "build with -DAXONN_MPI=ON, or use local ranks");
 }
+
+void ax_comm_mpi_library(char *text, size_t size)
+{
+    if (size)
+        text[0] = '\0';
+}
 #endif
 
 const char *const *ax_comm_names(void)

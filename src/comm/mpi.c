@@ -464,6 +464,22 @@ static const ax_comm_ops mpi_ops = {
     .free = mpi_free,
 };
 
+void ax_comm_mpi_library(char *text, size_t size)
+{
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = ""; // several lines, with tabs
+    int length = 0;
+    MPI_Get_library_version(version, &length);
+    version[strcspn(version, "\n,")] = '\0';
+    size_t n = 0;
+    for (const char *c = version; *c && n + 1 < size; c++) {
+        bool blank = *c == ' ' || *c == '\t';
+        if (!blank || (c[1] != ' ' && c[1] != '\t'))
+            text[n++] = blank ? ' ' : *c;
+    }
+    if (size)
+        text[n] = '\0';
+}
+
 // A launcher of another MPI starts N programs that each believe to be alone: they would all train
 // the same model and write the same files.
 static ax_status check_launcher(int size)
@@ -471,12 +487,8 @@ static ax_status check_launcher(int size)
     ax_launch launch = ax_comm_launch();
     if (launch.tasks <= 1 || size > 1)
         return AX_OK;
-    char library[MPI_MAX_LIBRARY_VERSION_STRING] = "";
-    int length = 0;
-    MPI_Get_library_version(library, &length);
-    library[strcspn(library, "\n,")] = '\0';
-    for (char *tab = library; (tab = strchr(tab, '\t'));)
-        *tab = ' ';
+    char library[64];
+    ax_comm_mpi_library(library, sizeof library);
     AX_FAIL(AX_EUNSUPPORTED,
             "%s started %d tasks, but the MPI of this build (%s) sees 1: start it with the "
             "launcher of that MPI, or build for the other",

@@ -168,10 +168,12 @@ static ax_status measure(const ax_corpus *c, int64_t begin, int64_t end, part *o
     return AX_OK;
 }
 
-static ax_status load(ax_corpus *c, const ax_data_options *o)
+static ax_status load(ax_corpus *c, const ax_data_options *o, bool scoring)
 {
-    AX_CHECK(*o->train, AX_EUSAGE, "data.train is not set: name a text or a JSONL file");
-    AX_TRY(read_files(c, "data.train", o->train));
+    AX_CHECK(*o->train || (scoring && *o->valid), AX_EUSAGE,
+             "%s is not set: name a text or a JSONL file", scoring ? "data.valid" : "data.train");
+    if (!scoring || !*o->valid)
+        AX_TRY(read_files(c, "data.train", o->train));
     int64_t total = c->ids.count;
     int64_t border = llround((double)total * (1.0 - o->valid_fraction));
     if (*o->valid) {
@@ -182,13 +184,14 @@ static ax_status load(ax_corpus *c, const ax_data_options *o)
     return measure(c, border, c->ids.count, &c->split[AX_VALID]);
 }
 
-ax_status ax_corpus_open(const ax_data_options *options, const ax_tokenizer *t, ax_corpus **out)
+static ax_status open_corpus(const ax_data_options *options, const ax_tokenizer *t, bool scoring,
+                             ax_corpus **out)
 {
     ax_corpus *c = calloc(1, sizeof *c);
     AX_CHECK(c, AX_ENOMEM, "no memory for the corpus");
     c->tokenizer = t;
     c->text_key = options->text_key;
-    ax_status st = load(c, options);
+    ax_status st = load(c, options, scoring);
     if (st != AX_OK) {
         ax_corpus_close(c);
         return st;
@@ -199,6 +202,17 @@ ax_status ax_corpus_open(const ax_data_options *options, const ax_tokenizer *t, 
                (long long)c->empty_files, (long long)c->empty_documents);
     *out = c;
     return AX_OK;
+}
+
+ax_status ax_corpus_open(const ax_data_options *options, const ax_tokenizer *t, ax_corpus **out)
+{
+    return open_corpus(options, t, false, out);
+}
+
+ax_status ax_corpus_open_valid(const ax_data_options *options, const ax_tokenizer *t,
+                               ax_corpus **out)
+{
+    return open_corpus(options, t, true, out);
 }
 
 void ax_corpus_close(ax_corpus *c)

@@ -41,6 +41,9 @@ typedef struct ax_corpus ax_corpus; // read-only once open; may be shared by the
 // AX_EIO, AX_EFORMAT name the file, line and byte (from 0); AX_EUSAGE a file that does not exist.
 // Empty files and documents are skipped, counted and warned of. `t` must outlive the corpus.
 ax_status ax_corpus_open(const ax_data_options *options, const ax_tokenizer *t, ax_corpus **out);
+// For scoring alone: where data.valid is given, data.train is not read and may be missing.
+ax_status ax_corpus_open_valid(const ax_data_options *options, const ax_tokenizer *t,
+                               ax_corpus **out);
 void ax_corpus_close(ax_corpus *c);
 const int32_t *ax_corpus_tokens(const ax_corpus *c, ax_split split, int64_t *count);
 int64_t ax_corpus_documents(const ax_corpus *c, ax_split split);

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 int ax_device_cores(void)
 {
@@ -12,6 +13,23 @@ int ax_device_cores(void)
         return 1;
     int count = CPU_COUNT(&set);
     return count > 0 ? count : 1;
+}
+
+static uint64_t mix(uint64_t hash, const void *bytes, size_t count) // FNV-1a
+{
+    for (size_t i = 0; i < count; i++)
+        hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;
+    return hash;
+}
+
+uint64_t ax_device_cores_id(void)
+{
+    cpu_set_t set;
+    char host[256] = "";
+    CPU_ZERO(&set);
+    sched_getaffinity(0, sizeof set, &set);
+    gethostname(host, sizeof host - 1);
+    return mix(mix(0xcbf29ce484222325u, host, strlen(host)), &set, sizeof set);
 }
 
 // Measuring is a mode, not a backend: the backend named by `as` answers the workspace queries,
@@ -84,11 +102,24 @@ ax_status ax_device_grow(ax_device *dev, size_t bytes)
     return AX_OK;
 }
 
-void ax_device_describe(ax_device *dev, char *text, size_t size)
+void ax_device_facts_of(const ax_device *dev, ax_device_facts *out)
 {
-    int n = dev->measuring ? snprintf(text, size, "measuring ") : 0;
-    if (n >= 0 && (size_t)n < size)
-        dev->ops->describe(dev, text + n, size - (size_t)n);
+    *out = (ax_device_facts){0};
+    dev->ops->facts(dev, out);
+}
+
+void ax_device_describe(const ax_device *dev, char *text, size_t size)
+{
+    ax_device_facts f;
+    char libraries[160] = "";
+    ax_device_facts_of(dev, &f);
+    for (size_t i = 0, n = 0; i < AX_DEVICE_LIBRARIES && f.library[i].name;
+         i++, n = strlen(libraries))
+        snprintf(libraries + n, sizeof libraries - n, ", %s %s", f.library[i].name,
+                 f.library[i].version);
+    snprintf(text, size, "%s%s: %s%s, bf16 %s, %d thread%s%s", dev->measuring ? "measuring " : "",
+             dev->ops->name, f.isa, libraries, f.bf16, dev->threads, dev->threads == 1 ? "" : "s",
+             f.pinned ? ", pinned" : "");
 }
 
 bool ax_device_has_bf16(const char *name)

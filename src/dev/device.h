@@ -30,6 +30,18 @@ typedef struct ax_device_config {
     size_t workspace; // bytes kernels may use inside one call; 0: none yet (see ax_device_grow)
 } ax_device_config;
 
+// What an open device runs on.
+enum { AX_DEVICE_LIBRARIES = 4 };
+typedef struct ax_device_facts {
+    const char *isa;  // instruction set of the kernels: "avx2"; "plain C"
+    const char *bf16; // how bf16 is multiplied: "native", "widened to f32"
+    bool pinned;
+    struct {
+        const char *name; // "oneDNN"; NULL: the list ends
+        char version[24];
+    } library[AX_DEVICE_LIBRARIES];
+} ax_device_facts;
+
 typedef struct ax_device_ops {
     const char *name;
     ax_status (*open)(ax_device *dev, const ax_device_config *config); // sets dev->kern
@@ -38,8 +50,7 @@ typedef struct ax_device_ops {
     void (*free)(ax_device *dev, void *mem, size_t bytes);
     ax_status (*copy)(ax_device *dev, void *to, const void *from, size_t bytes); // any direction
     ax_status (*sync)(ax_device *dev); // returns when all earlier kernels are done
-    void (*describe)(ax_device *dev, char *text,
-                     size_t size); // "cpu: avx2, oneDNN 2.6.3, 2 threads"
+    void (*facts)(const ax_device *dev, ax_device_facts *out);        // into zeroed memory
     const char *(*kern_name)(const ax_device *dev, const char *slot); // what runs a known slot
     bool (*fast_bf16)(void); // whether the processor multiplies bf16 itself; NULL: it does not
 } ax_device_ops;
@@ -53,7 +64,7 @@ struct ax_device {
     void *workspace;       // scratch inside one kernel call; reused by the next
     size_t workspace_size; // bytes at workspace
     size_t workspace_need; // most bytes any kernel asked for so far (grown by measuring)
-    int64_t matmul_flops;  // 2*m*n*k of every gemm and attention issued since open
+    double matmul_flops;   // 2*m*n*k of every gemm and attention issued since open; exact to 2^53
     void (*poll)(
         void *ctx); // called between kernels and row chunks, so host communicators progress
     void *poll_ctx;
@@ -80,6 +91,9 @@ bool ax_device_has_bf16(const char *name);
 
 // Cores this process may run on.
 int ax_device_cores(void);
+// Equal for two processes that run on the same machine and may use the same cores.
+uint64_t ax_device_cores_id(void);
 
-// Text for `axonn info`: instruction set, libraries and their versions, bf16 path in use.
-void ax_device_describe(ax_device *dev, char *text, size_t size);
+void ax_device_facts_of(const ax_device *dev, ax_device_facts *out);
+// The same in a line: "cpu: avx2, oneDNN 2.6.3, hwloc 2.9.0, bf16 widened to f32, 2 threads".
+void ax_device_describe(const ax_device *dev, char *text, size_t size);

@@ -105,7 +105,7 @@ ax_status ax_gemm(ax_device *dev, const ax_gemm_args *g)
     int64_t m, n, k;
     AX_TRY(check_gemm(g, &m, &n, &k));
     AX_TRY(reserve(dev, "gemm", dev->kern->gemm_workspace(dev, g)));
-    dev->matmul_flops += 2 * m * n * k;
+    dev->matmul_flops += 2.0 * (double)m * (double)n * (double)k;
     RUN(gemm, g);
 }
 
@@ -130,9 +130,10 @@ static ax_status check_attention(const char *kern, const ax_attention_args *g)
 }
 
 // Matmul flops of the two products of the forward pass, the masked half left out.
-static int64_t attention_flops(const ax_attention_args *g)
+static double attention_flops(const ax_attention_args *g)
 {
-    return g->sequences * g->heads * 4 * g->head_dim * (g->seq * (g->seq + 1) / 2);
+    double seq = (double)g->seq, pairs = seq * (seq + 1) / 2; // of a query and what it sees
+    return 4 * (double)g->sequences * (double)g->heads * (double)g->head_dim * pairs;
 }
 
 ax_status ax_attention_fwd(ax_device *dev, const ax_attention_args *g)
@@ -151,7 +152,7 @@ ax_status ax_attention_bwd(ax_device *dev, const ax_attention_args *g)
     AX_TRY(want_like("attention_bwd", "dk", g->dk, g->k));
     AX_TRY(want_like("attention_bwd", "dv", g->dv, g->v));
     AX_TRY(reserve(dev, "attention_bwd", dev->kern->attention_workspace(dev, g)));
-    dev->matmul_flops += attention_flops(g) / 2 * 5; // five products where forward has two
+    dev->matmul_flops += 2.5 * attention_flops(g); // five products where forward has two
     RUN(attention_bwd, g);
 }
 
@@ -372,16 +373,22 @@ ax_status ax_square_sum(ax_device *dev, ax_tensor x, double out[2])
     RUN(square_sum, x, out);
 }
 
-const char *ax_kern_name(const ax_device *dev, const char *slot)
+const char *const *ax_kern_slots(void)
 {
     static const char *const slots[] = {
-        "gemm",     "attention_fwd", "attention_bwd", "norm_sums", "norm_fwd",   "norm_bwd_sums",
-        "norm_bwd", "rope",          "gelu_fwd",      "gelu_bwd",  "swiglu_fwd", "swiglu_bwd",
-        "bias_fwd", "bias_bwd",      "embed_fwd",     "embed_bwd", "xent_max",   "xent_sums",
-        "xent_bwd", "adamw",         "copy",          "add",       "fill",       "square_sum",
+        "gemm",          "attention_fwd", "attention_bwd", "norm_sums",  "norm_fwd",
+        "norm_bwd_sums", "norm_bwd",      "rope",          "gelu_fwd",   "gelu_bwd",
+        "swiglu_fwd",    "swiglu_bwd",    "bias_fwd",      "bias_bwd",   "embed_fwd",
+        "embed_bwd",     "xent_max",      "xent_sums",     "xent_bwd",   "adamw",
+        "copy",          "add",           "fill",          "square_sum", NULL,
     };
-    for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++)
-        if (strcmp(slots[i], slot) == 0)
+    return slots;
+}
+
+const char *ax_kern_name(const ax_device *dev, const char *slot)
+{
+    for (const char *const *known = ax_kern_slots(); *known; known++)
+        if (strcmp(*known, slot) == 0)
             return dev->ops->kern_name(dev, slot);
     return NULL;
 }

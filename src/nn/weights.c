@@ -19,22 +19,18 @@ static bool follows(ax_tensor a, ax_tensor b)
 // Whether the parameters' own pieces are the stacked blocks already.
 static bool weights_are_direct(const ax_nn *nn, const ax_slab *s)
 {
-    if (nn->grid->shape.z > 1)
-        return false;
+    bool direct = nn->grid->shape.z == 1;
     for (int i = 1; i < s->parts; i++)
-        if (!follows(s->param[i - 1]->weight, s->param[i]->weight))
-            return false;
-    return true;
+        direct = direct && follows(s->param[i - 1]->weight, s->param[i]->weight);
+    return direct;
 }
 
 static bool grads_are_direct(const ax_nn *nn, const ax_slab *s)
 {
-    if (nn->grid->shape.z > 1)
-        return false;
+    bool direct = nn->grid->shape.z == 1;
     for (int i = 1; i < s->parts; i++)
-        if (!follows(s->param[i - 1]->grad, s->param[i]->grad))
-            return false;
-    return true;
+        direct = direct && follows(s->param[i - 1]->grad, s->param[i]->grad);
+    return direct;
 }
 
 static int64_t most(int64_t a, int64_t b)

@@ -59,7 +59,9 @@ static ax_status evaluate_rank(ax_job *job, ax_comm *world)
     ax_trainer t;
     ax_eval_result e;
     AX_TRY(ax_train_open(job, world, &t));
-    ax_status st = ax_evaluate(&t, job->corpus, AX_VALID, job->config->train.eval_batches, &e);
+    ax_status st = ax_evaluate(&t, job->corpus, AX_VALID,
+                               job->config->train.eval_batches * job->config->train.batch, &e);
+    ax_comm_end(world, st);
     ax_trainer_close(&t);
     if (st == AX_OK && world->rank == 0)
         ((request *)job)->evaluation = e;
@@ -81,6 +83,7 @@ static ax_status generate_rank(ax_job *job, ax_comm *world)
     request *r = (request *)job;
     AX_TRY(ax_train_open(job, world, &t));
     ax_status st = ax_generate(&t, job->tokenizer, &job->config->generate, r->emit, r->ctx);
+    ax_comm_end(world, st);
     ax_trainer_close(&t);
     return st;
 }

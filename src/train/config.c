@@ -156,6 +156,9 @@ static ax_status check_train(ax_run_config *c)
     AX_CHECK(t->micro_batch <= t->batch, AX_EUSAGE,
              "train.micro_batch=%lld is above train.batch=%lld", (long long)t->micro_batch,
              (long long)t->batch);
+    AX_CHECK(t->warmup <= t->steps, AX_EUSAGE,
+             "train.warmup=%lld is above train.steps=%lld: the peak would never be reached",
+             (long long)t->warmup, (long long)t->steps);
     return check_overlap(t->overlap);
 }
 
@@ -445,6 +448,11 @@ static void print_help(const ax_run_config *c, const ax_option *option, const vo
 ax_status ax_config_help(const char *section, ax_text *out)
 {
     ax_run_config c;
+    bool known = !section;
+    for (int i = 0; i < SECTIONS && !known; i++)
+        known = strcmp(section, sections[i]) == 0;
+    AX_CHECK(known, AX_EUSAGE, "no keys begin with '%s.' (sections: model, data, train, generate)",
+             section);
     AX_TRY(join(&c));
     for (int i = 0; i < SECTIONS; i++)
         if (!section || strcmp(section, sections[i]) == 0)

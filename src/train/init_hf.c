@@ -48,9 +48,6 @@ ax_status ax_init_tokenizer(const char *dir, ax_run_config *c)
 ax_status ax_init_hf(const char *dir, ax_run_config *c, ax_hf_config *out)
 {
     ax_hf_config config;
-    AX_CHECK(!*c->preset, AX_EUSAGE,
-             "model.preset=%s, but the model is the one in %s: leave the preset out", c->preset,
-             dir);
     AX_TRY(ax_hf_read_config(dir, &config));
     AX_TRY(take_model(dir, c, &config));
     AX_CHECK(c->arch.seq <= config.positions, AX_EUSAGE,

@@ -1,6 +1,7 @@
 #include "train/job.h"
 
 #include "base/log.h"
+#include "base/rng.h"
 #include "ckpt/ckpt.h"
 #include "train/config_yaml.h"
 #include "train/init_hf.h"
@@ -70,6 +71,10 @@ static ax_status read_init(ax_job *job)
     ax_ckpt_info info;
     if (strcmp(c->init, "random") == 0)
         return AX_OK;
+    AX_CHECK(
+        !*c->preset, AX_EUSAGE,
+        "model.preset=%s beside model.init=%s: the checkpoint brings its own model; leave one out",
+        c->preset, c->init);
     AX_TRY(ax_job_checkpoint(c->init, job->init, sizeof job->init));
     job->hf = ax_hf_is(job->init);
     if (job->hf)
@@ -188,7 +193,10 @@ static ax_status open_shared(ax_job *job)
     if (job->scale_wanted)
         ax_selftest_scale(&c->arch, &job->scaled);
     AX_TRY(resolve(job));
-    return job->corpus_wanted ? ax_corpus_open(&c->data, job->tokenizer, &job->corpus) : AX_OK;
+    if (!job->corpus_wanted)
+        return AX_OK;
+    return job->inference ? ax_corpus_open_valid(&c->data, job->tokenizer, &job->corpus)
+                          : ax_corpus_open(&c->data, job->tokenizer, &job->corpus);
 }
 
 static void close_shared(ax_job *job)
@@ -216,14 +224,45 @@ static ax_status local_main(void *ctx, ax_comm *world)
     return job->main(job, world);
 }
 
+// Every process read its own file and arguments; before anything is built they must be the same.
+static ax_status compare_configs(ax_job *job, ax_comm *world)
+{
+    ax_text yaml = {0};
+    ax_status st = ax_comm_agree(world, ax_config_print(job->config, &yaml));
+    if (st == AX_OK)
+        st = ax_comm_check_equal(world, (int64_t)ax_rng_stream(yaml.text), "the configuration");
+    ax_text_fini(&yaml);
+    return st;
+}
+
+static ax_status check_ranks(ax_job *job, int size)
+{
+    int64_t wanted = job->config->ranks;
+    job->ranks = size;
+    if (!wanted || wanted == size)
+        return AX_OK;
+    ax_log_config log = ax_log_current();
+    if (log.rank == 0)
+        ax_fail(AX_EUSAGE, __FILE__, __LINE__, "--ranks %lld, but %s started %d: leave --ranks out",
+                (long long)wanted, ax_comm_launch().launcher, size);
+    return AX_EUSAGE;
+}
+
 // What is wrong for all is said by rank 0 alone, which opens first; then each rank for itself.
 static ax_status launched_main(void *ctx, ax_comm *world)
 {
     ax_job *job = ctx;
-    AX_TRY(ax_comm_agree(world, world->rank == 0 ? open_shared(job) : AX_OK));
-    ax_status st = ax_comm_agree(world, world->rank > 0 ? open_shared(job) : AX_OK);
+    ax_status st = check_ranks(job, world->size);
+    if (st == AX_OK)
+        st = world->rank == 0 ? open_shared(job) : AX_OK;
+    st = ax_comm_agree(world, st);
+    if (st == AX_OK)
+        st = ax_comm_agree(world, world->rank > 0 ? open_shared(job) : AX_OK);
+    if (st == AX_OK)
+        st = compare_configs(job, world);
     if (st == AX_OK)
         st = job->main(job, world);
+    ax_comm_end(world, st);
     close_shared(job);
     return st;
 }
@@ -235,13 +274,8 @@ ax_status ax_job_run(ax_job *job, ax_job_main *main)
     job->main = main;
     job->launched = launch.launcher != NULL;
     job->ranks = (int)wanted;
-    if (job->launched) {
-        AX_CHECK(!wanted || wanted == launch.tasks, AX_EUSAGE,
-                 "--ranks %lld, but %s started %d: leave --ranks out", (long long)wanted,
-                 launch.launcher, launch.tasks);
-        job->ranks = launch.tasks;
+    if (job->launched)
         return ax_ranks_run_mpi(launched_main, job);
-    }
     ax_status st = open_shared(job);
     if (st == AX_OK)
         st = ax_ranks_run(job->ranks, local_main, job);

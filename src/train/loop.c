@@ -29,10 +29,8 @@ static const ax_train_options *options(const run *r)
 
 ax_status ax_train_open(const ax_job *job, ax_comm *world, ax_trainer *t)
 {
-    ax_trainer_config config = job->trainer;
-    config.local_ranks = job->launched ? ax_comm_launch().local_tasks : job->ranks;
-    AX_TRY(ax_trainer_open(&config, world, t));
-    ax_status st = ax_job_init_params(job, t);
+    AX_TRY(ax_trainer_open(&job->trainer, world, t));
+    ax_status st = ax_comm_end(world, ax_job_init_params(job, t));
     if (st != AX_OK)
         ax_trainer_close(t);
     return st;
@@ -48,21 +46,13 @@ static ax_schedule schedule_of(const ax_train_options *o)
                          .steps = o->steps};
 }
 
-static double total_bytes(const ax_trainer_size *s)
-{
-    double sum = (double)s->workspace;
-    for (int i = 0; i < AX_ARENAS; i++)
-        sum += (double)s->arena[i];
-    return sum;
-}
-
 // What every rank must know of all: the measured peak, the memory, the flops of a step.
 static ax_status measure_job(run *r)
 {
     const ax_trainer *t = r->t;
     const ax_arch *a = t->config.arch;
-    r->memory = total_bytes(&t->size);
-    r->hardware_flops = (double)t->size.matmul_flops;
+    r->memory = ax_trainer_bytes(&t->size);
+    r->hardware_flops = t->size.matmul_flops;
     AX_TRY(ax_comm_max(r->world, &r->memory, 1));
     AX_TRY(ax_comm_sum(r->world, &r->hardware_flops, 1));
     r->model_flops = (double)t->layout.batch * ax_arch_flops(a, a->seq);
@@ -125,7 +115,8 @@ static ax_status train_step(run *r)
 static ax_status evaluate(run *r)
 {
     ax_eval_result e;
-    AX_TRY(ax_evaluate(r->t, r->job->corpus, AX_VALID, options(r)->eval_batches, &e));
+    const ax_train_options *o = options(r);
+    AX_TRY(ax_evaluate(r->t, r->job->corpus, AX_VALID, o->eval_batches * o->batch, &e));
     if (r->world->rank != 0)
         return AX_OK;
     r->job->trained.valid_loss = e.loss;
@@ -192,6 +183,7 @@ done:
         ax_status closed = ax_metrics_close(&r.metrics);
         st = st == AX_OK ? closed : st;
     }
+    ax_comm_end(world, st);
     ax_trainer_close(&t);
     return st;
 }

@@ -5,16 +5,30 @@
 
 enum { SIZE = 1024 };
 
+static ax_status product(ax_device *dev, ax_tensor a, ax_tensor b, ax_tensor c)
+{
+    return ax_gemm(dev, &(ax_gemm_args){.tb = AX_T, .a = a, .b = b, .c = c});
+}
+
+ax_status ax_peak_rehearse(ax_device *dev, ax_dtype act)
+{
+    ax_arena a = ax_arena_measure("peak");
+    ax_tensor t[3];
+    for (int i = 0; i < 3; i++)
+        AX_TRY(ax_tensor_alloc(&a, act, SIZE, SIZE, &t[i]));
+    return product(dev, t[0], t[1], t[2]);
+}
+
 static ax_status best_rate(ax_device *dev, ax_tensor a, ax_tensor b, ax_tensor c, double *rate)
 {
     const double budget_s = 0.3, flops = 2.0 * SIZE * SIZE * SIZE;
-    int64_t counted = dev->matmul_flops;
+    double counted = (double)dev->matmul_flops;
     double started = ax_metrics_clock(), best = 0;
     AX_TRY(ax_fill(dev, a, 0.5));
     AX_TRY(ax_fill(dev, b, 0.25));
     for (int i = 0; i < 3 || ax_metrics_clock() - started < budget_s; i++) {
         double begun = ax_metrics_clock();
-        AX_TRY(ax_gemm(dev, &(ax_gemm_args){.tb = AX_T, .a = a, .b = b, .c = c}));
+        AX_TRY(product(dev, a, b, c));
         AX_TRY(ax_device_sync(dev));
         double r = flops / (ax_metrics_clock() - begun);
         best = r > best ? r : best;

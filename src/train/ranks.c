@@ -2,6 +2,8 @@
 
 #include "base/log.h"
 
+#include "dev/device.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -17,10 +19,7 @@ typedef struct seat {
 
 static ax_status serve(ax_rank_main *main, void *ctx, ax_comm *world)
 {
-    ax_status st = main(ctx, world);
-    if (st != AX_OK && st != AX_ECOMM)
-        ax_comm_abort(world, ax_error_text());
-    return st;
+    return ax_comm_end(world, main(ctx, world));
 }
 
 static void *rank_thread(void *arg)
@@ -66,8 +65,10 @@ ax_status ax_ranks_run(int ranks, ax_rank_main *main, void *ctx)
     ax_log_config log = ax_log_current();
     seat *seats = calloc((size_t)ranks, sizeof *seats);
     ax_comm **worlds = calloc((size_t)ranks, sizeof(ax_comm *));
-    if (!seats || !worlds)
+    if (!seats || !worlds) {
+        ax_log(AX_LOG_ERROR, NULL, "no memory for %d ranks", ranks);
         goto done;
+    }
     AX_TRY_TO(done, ax_comm_local_open(ranks, worlds));
     for (int i = 0; i < ranks; i++)
         seats[i] = (seat){.main = main, .ctx = ctx, .world = worlds[i], .log = log};
@@ -93,5 +94,26 @@ ax_status ax_ranks_run_mpi(ax_rank_main *main, void *ctx)
     ax_log_setup(log);
     ax_status st = serve(main, ctx, world);
     ax_comm_close(world);
+    return st;
+}
+
+ax_status ax_ranks_sharing_cores(ax_comm *world, int *ranks, int *place)
+{
+    uint64_t id = ax_device_cores_id();
+    int32_t mine[2] = {(int32_t)(id & 0xffffffff), (int32_t)(id >> 32)};
+    int32_t *all = malloc((size_t)world->size * sizeof mine);
+    ax_status st = AX_ENOMEM;
+    if (all)
+        st = ax_comm_allgather(
+            world,
+            &(ax_xfer){.send = mine, .recv = all, .count = 2, .dtype = AX_I32, .tag = "cores"});
+    *ranks = *place = 0;
+    for (int i = 0; i < world->size && st == AX_OK; i++) {
+        bool same = all[2 * i] == mine[0] && all[2 * i + 1] == mine[1];
+        *ranks += same;
+        *place += same && i < world->rank;
+    }
+    free(all);
+    AX_CHECK(st != AX_ENOMEM, AX_ENOMEM, "no memory to compare the cores of %d ranks", world->size);
     return st;
 }

@@ -59,14 +59,6 @@ static const char *side_name(ax_side side)
     return names[side];
 }
 
-static double bytes_of(const ax_trainer *t)
-{
-    double sum = (double)t->size.workspace;
-    for (int i = 0; i < AX_ARENAS; i++)
-        sum += (double)t->size.arena[i];
-    return sum;
-}
-
 // What was chosen where the user left it open.
 static void describe_plan(const ax_trainer *t, ax_text *out)
 {
@@ -77,14 +69,27 @@ static void describe_plan(const ax_trainer *t, ax_text *out)
     ax_text_add(out, ",\"micro_batch\":%lld,\"accumulation\":%lld,\"kv_copies\":%d",
                 (long long)l->micro_batch, (long long)l->accumulation, l->kv_copies);
     ax_text_add(out, ",\"vocab_padded\":%lld,\"rank_bytes\":%.0f}", (long long)l->vocab_padded,
-                bytes_of(t));
+                ax_trainer_bytes(&t->size));
+}
+
+// Texts may be of any length; numbers and words are short.
+static void add_value(ax_text *t, const ax_options *all, const ax_option *o, const void *target)
+{
+    char value[128] = "";
+    if (o->kind == AX_OPT_TEXT || o->kind == AX_OPT_LIST) {
+        ax_text_add_json(t, *(const char *const *)((const char *)target + o->offset));
+        return;
+    }
+    if (ax_options_get(all, o->key, value, sizeof value) != AX_OK)
+        t->failed = true;
+    ax_text_add_json(t, value);
 }
 
 // The "run" object of metrics.jsonl: every key as text, the plan, the build.
 static void describe(const ax_job *job, const ax_trainer *trainer, ax_text *t)
 {
     const ax_run_config *c = job->config;
-    char grid[64], value[4096];
+    char grid[64];
     ax_grid_print(&job->trainer.grid, grid, sizeof grid);
     ax_text_add(t, "{\"version\":\"%s\",\"ranks\":%d,\"grid\":\"%s\",\"dtype\":\"%s\"", AX_VERSION,
                 job->ranks, grid, ax_dtype_name(job->trainer.act));
@@ -94,10 +99,8 @@ static void describe(const ax_job *job, const ax_trainer *trainer, ax_text *t)
     const char *comma = "";
     for (int i = 0; i < c->options.parts; i++) {
         for (const ax_option *o = c->options.part[i].table; o->key; o++) {
-            if (ax_options_get(&c->options, o->key, value, sizeof value) != AX_OK)
-                continue;
             ax_text_add(t, "%s\"%s\":", comma, o->key);
-            ax_text_add_json(t, value);
+            add_value(t, &c->options, o, c->options.part[i].target);
             comma = ",";
         }
     }
@@ -114,7 +117,8 @@ static void announce_plan(const ax_trainer *t)
     ax_log(AX_LOG_INFO, "plan",
            "activations %s%s, %lld sequence%s a micro-batch, %lld a step, %.0f MiB a rank",
            sharded ? "sharded" : "replicated", where, (long long)l->micro_batch,
-           l->micro_batch == 1 ? "" : "s", (long long)l->accumulation, bytes_of(t) / 1048576);
+           l->micro_batch == 1 ? "" : "s", (long long)l->accumulation,
+           ax_trainer_bytes(&t->size) / 1048576);
 }
 
 static void announce(const ax_job *job)
@@ -159,10 +163,11 @@ ax_status ax_rundir_save(const char *out, const ax_run_config *config, ax_traine
     ax_text yaml = {0};
     snprintf(name, sizeof name, "step-%08lld", (long long)step);
     snprintf(dir, sizeof dir, "%s/%s", out, name);
-    AX_TRY(ax_config_print(config, &yaml));
+    ax_status st = ax_comm_agree(t->grid.world, ax_config_print(config, &yaml));
     ax_ckpt_info info = {
         .step = step, .updates = t->optim.updates, .tokens = tokens, .config = yaml.text};
-    ax_status st = ax_ckpt_save(dir, &t->model.params, &t->grid, &t->dev, &info);
+    if (st == AX_OK)
+        st = ax_ckpt_save(dir, &t->model.params, &t->grid, &t->dev, &info);
     ax_text_fini(&yaml);
     if (st == AX_OK && t->grid.rank == 0) {
         char line[40];

@@ -62,6 +62,7 @@ static ax_status train(const ax_trainer_config *config, ax_comm *world, int64_t 
         loss[i] = r.loss;
         norm[i] = r.grad_norm;
     }
+    ax_comm_end(world, st);
     ax_trainer_close(&t);
     return st;
 }
@@ -73,7 +74,6 @@ static ax_status train_serially(const ax_job *job, ax_selftest_result *out)
     ax_comm *alone;
     c.grid = (ax_grid_shape){1, 1, 1, 1, "xyzd"};
     c.micro_batch = 0;
-    c.local_ranks = 1;
     AX_TRY(ax_comm_local_open(1, &alone));
     ax_status st = train(&c, alone, job->config->train.seed, out->serial_loss, out->serial_norm);
     ax_comm_close(alone);
@@ -100,12 +100,11 @@ static void judge(ax_dtype act, ax_selftest_result *r)
 ax_status ax_selftest_rank(ax_job *job, ax_comm *world, ax_selftest_result *result)
 {
     ax_selftest_result r = {0};
-    ax_trainer_config c = job->trainer;
-    c.local_ranks = job->launched ? ax_comm_launch().local_tasks : job->ranks;
-    AX_TRY(train(&c, world, job->config->train.seed, r.loss, r.norm));
+    const ax_trainer_config *c = &job->trainer;
+    AX_TRY(train(c, world, job->config->train.seed, r.loss, r.norm));
     AX_TRY(ax_comm_agree(world, world->rank == 0 ? train_serially(job, &r) : AX_OK));
     if (world->rank == 0) {
-        judge(c.act, &r);
+        judge(c->act, &r);
         r.scaled = job->scaled;
         *result = r;
     }

@@ -37,18 +37,25 @@ ax_status ax_step_gradients(ax_trainer *t, ax_step_result *out)
     return AX_OK;
 }
 
+// The numbers are the same on every rank, so all stop; one says so.
+static ax_status stop(ax_trainer *t, const ax_step_result *r)
+{
+    if (t->grid.rank == 0)
+        ax_fail(AX_ENUMERIC, __FILE__, __LINE__,
+                "the loss is %g and %lld gradient elements are not finite; weights and optimizer "
+                "are as before this step (train.nonfinite=skip would leave it out)",
+                r->loss, (long long)r->nonfinite);
+    return ax_comm_agree(t->grid.world, AX_ENUMERIC);
+}
+
 ax_status ax_step(ax_trainer *t, double lr, ax_step_result *out)
 {
     *out = (ax_step_result){0};
     AX_TRY(ax_step_gradients(t, out));
     AX_TRY(ax_optim_norm(&t->optim, &out->grad_norm, &out->nonfinite));
     if (out->nonfinite > 0 || !isfinite(out->loss)) {
-        AX_CHECK(t->config.skip_nonfinite, AX_ENUMERIC,
-                 "the loss is %g and %lld gradient elements are not finite; weights and optimizer "
-                 "are as before this step (train.nonfinite=skip would leave it out)",
-                 out->loss, (long long)out->nonfinite);
-        out->skipped = true;
-        return AX_OK;
+        out->skipped = t->config.skip_nonfinite;
+        return out->skipped ? AX_OK : stop(t, out);
     }
     AX_TRY(ax_optim_update(&t->optim, lr, out->grad_norm));
     ax_weights_forget(&t->model.nn);

@@ -1,5 +1,7 @@
 #include "train/trainer.h"
 
+#include "train/peak.h"
+#include "train/ranks.h"
 #include "train/step.h"
 
 #include <stdlib.h>
@@ -56,6 +58,7 @@ static ax_status rehearse(ax_trainer *t)
     ax_comm_trace step_alone = t->trace;
     AX_TRY(ax_model_loss(&t->model, t->ids, t->targets, &loss, NULL));
     AX_TRY(ax_model_logits(&t->model, t->ids, 0, NULL));
+    AX_TRY(ax_peak_rehearse(&t->dev, t->config.act));
     t->trace = step_alone;
     return AX_OK;
 }
@@ -99,18 +102,19 @@ ax_status ax_trainer_measure(const ax_trainer_config *config, int rank, ax_train
     return ax_trainer_measure_traffic(config, rank, out, NULL);
 }
 
-// Cores are shared out evenly; ranks are pinned only where each gets cores of its own.
-static ax_device_config device_config(const ax_trainer *t, const ax_comm *world)
+// Cores are shared out evenly among the ranks that have the same ones; ranks are pinned only where
+// each gets cores of its own. Collective.
+static ax_status device_config(const ax_trainer *t, ax_comm *world, ax_device_config *out)
 {
     const ax_trainer_config *c = &t->config;
-    int ranks = c->local_ranks ? c->local_ranks : world->size, cores = ax_device_cores();
+    int ranks, place, cores = ax_device_cores();
+    AX_TRY(ax_ranks_sharing_cores(world, &ranks, &place));
     int threads = c->threads ? c->threads : cores / ranks;
     threads = threads < 1 ? 1 : threads;
     bool fits = (long long)threads * ranks <= cores;
-    return (ax_device_config){.name = c->device,
-                              .threads = threads,
-                              .core = fits && ranks > 1 ? world->rank % ranks * threads : -1,
-                              .workspace = t->size.workspace};
+    *out = (ax_device_config){
+        .name = c->device, .threads = threads, .core = fits && ranks > 1 ? place * threads : -1};
+    return AX_OK;
 }
 
 static ax_status open_arenas(ax_trainer *t)
@@ -122,46 +126,55 @@ static ax_status open_arenas(ax_trainer *t)
     return AX_OK;
 }
 
-static ax_status open_local(ax_trainer *t, ax_comm *world)
+static ax_status open_local(ax_trainer *t, int rank, ax_device_config *dev)
 {
-    AX_TRY(ax_trainer_measure(&t->config, world->rank, &t->size));
-    ax_device_config dev = device_config(t, world);
-    AX_TRY(ax_device_open(&dev, &t->dev));
+    t->config.threads = dev->threads; // workspaces depend on it
+    AX_TRY(ax_trainer_measure(&t->config, rank, &t->size));
+    dev->workspace = t->size.workspace;
+    AX_TRY(ax_device_open(dev, &t->dev));
     return open_arenas(t);
+}
+
+static ax_status open_parts(ax_trainer *t, ax_comm *world)
+{
+    ax_device_config dev;
+    AX_TRY(device_config(t, world, &dev));
+    AX_TRY(ax_comm_agree(world, open_local(t, world->rank, &dev)));
+    ax_comm_trace_attach(world, &t->trace);
+    ax_comm_set_lazy(world, t->config.lazy);
+    AX_TRY(ax_grid_open(world, t->config.grid, t->layout.kv_copies, &t->grid));
+    if (world->size > 1) { // alone there is nothing to keep moving
+        t->dev.poll = ax_grid_poll;
+        t->dev.poll_ctx = &t->grid;
+    }
+    AX_TRY(ax_comm_agree(world, init_model(t)));
+    return ax_comm_agree(world, ax_model_upload(&t->model));
 }
 
 ax_status ax_trainer_open(const ax_trainer_config *config, ax_comm *world, ax_trainer *t)
 {
-    *t = (ax_trainer){.config = *config};
-    ax_status st = choose_layout(t); // the same answer on every rank
+    *t = (ax_trainer){.config = *config, .world = world};
+    AX_TRY(choose_layout(t)); // the same answer on every rank
+    ax_status st = ax_comm_end(world, open_parts(t, world));
     if (st != AX_OK)
-        return st;
-    AX_TRY_TO(failed, ax_comm_agree(world, open_local(t, world)));
-    ax_comm_trace_attach(world, &t->trace);
-    ax_comm_set_lazy(world, config->lazy);
-    AX_TRY_TO(failed, ax_grid_open(world, config->grid, t->layout.kv_copies, &t->grid));
-    t->dev.poll = ax_grid_poll;
-    t->dev.poll_ctx = &t->grid;
-    AX_TRY_TO(failed, ax_comm_agree(world, init_model(t)));
-    AX_TRY_TO(failed, ax_comm_agree(world, ax_model_upload(&t->model)));
-    return AX_OK;
-failed:
-    ax_comm_trace_attach(world, NULL);
-    ax_trainer_close(t);
+        ax_trainer_close(t);
     return st;
 }
 
 void ax_trainer_close(ax_trainer *t)
 {
-    // Peers may still be reading this rank's new weights. After an abort this returns at once.
+    // Peers may still be reading this rank's new weights. After an abort this returns at once; if it
+    // fails here first, the peers must hear of it.
     if (t->model.params.list)
-        (void)ax_optim_settle(&t->optim);
+        ax_comm_end(t->world, ax_optim_settle(&t->optim));
     free(t->ids);
     free(t->targets);
     ax_model_fini(&t->model);
-    if (t->grid.world)
-        ax_comm_trace_attach(t->grid.world, NULL); // the world lives on, the trace does not
     ax_grid_close(&t->grid);
+    if (t->world) { // it lives on
+        ax_comm_trace_attach(t->world, NULL);
+        ax_comm_set_lazy(t->world, false);
+    }
     for (int i = 0; i < AX_ARENAS; i++)
         ax_arena_fini(arena_of(t, i));
     for (int i = 0; i < AX_ARENAS; i++)
@@ -169,6 +182,14 @@ void ax_trainer_close(ax_trainer *t)
             ax_device_free(&t->dev, t->memory[i], t->size.arena[i]);
     ax_device_close(&t->dev);
     *t = (ax_trainer){0};
+}
+
+double ax_trainer_bytes(const ax_trainer_size *s)
+{
+    double sum = (double)s->workspace;
+    for (int i = 0; i < AX_ARENAS; i++)
+        sum += (double)s->arena[i];
+    return sum;
 }
 
 int64_t ax_trainer_rows(const ax_trainer *t)

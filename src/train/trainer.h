@@ -24,8 +24,7 @@ typedef struct ax_trainer_config {
     const char *device; // "cpu" or "ref"
     bool lazy;          // communication runs only at its wait (tests)
     ax_dtype act;       // f32, bf16 or f64
-    int threads;        // of this rank; 0: cores / local ranks
-    int local_ranks;    // ranks of this job on this machine's cores; 0: all
+    int threads;        // of this rank; 0: the cores it shares with others, divided evenly
     unsigned overlap;   // ax_overlap bits
     bool recompute, keep_gathered;
     bool inference;      // no gradients, no optimizer state
@@ -36,11 +35,12 @@ typedef struct ax_trainer_config {
 typedef struct ax_trainer_size {
     size_t arena[AX_ARENAS]; // run (parameters, state, buffers), step (activations), call (scratch)
     size_t workspace;        // of the device
-    int64_t matmul_flops;    // issued by this rank in one step
+    double matmul_flops;     // issued by this rank in one step
 } ax_trainer_size;
 
 typedef struct ax_trainer {
-    ax_trainer_config config;
+    ax_trainer_config config; // threads resolved
+    ax_comm *world;           // not owned
     ax_layout layout;
     ax_trainer_size size;
     ax_device dev;
@@ -62,7 +62,11 @@ ax_status ax_trainer_measure_traffic(const ax_trainer_config *config, int rank,
 
 // Collective over world, whose size must be the product of the grid. Parameters are not set yet.
 ax_status ax_trainer_open(const ax_trainer_config *config, ax_comm *world, ax_trainer *t);
-void ax_trainer_close(ax_trainer *t); // a zeroed trainer is legal
+// A zeroed trainer is legal. After ax_comm_end where the rank's work failed: peers may be reading
+// this rank's memory, or waiting for it.
+void ax_trainer_close(ax_trainer *t);
+// All arenas and the workspace.
+double ax_trainer_bytes(const ax_trainer_size *s);
 
 // Which row (0 .. batch) of the global batch row `i` of t->ids is; rows = accumulation *
 // micro_batch.

@@ -58,7 +58,7 @@ $ axonn eval model.init=llama model.seq=25 data.valid=none
 ! axonn: error: model.seq=25, but the model in llama knows 24 positions
 [2]
 $ axonn eval model.init=llama model.preset=tiny data.valid=none
-! axonn: error: model.preset=tiny, but the model is the one in llama: leave the preset out
+! axonn: error: model.preset=tiny beside model.init=llama: the checkpoint brings its own model; leave one out
 [2]
 $ rm llama/model-00002-of-00002.safetensors && axonn convert llama x
 ! axonn: error: llama/model-00002-of-00002.safetensors: cannot open: No such file or directory

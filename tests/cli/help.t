@@ -52,6 +52,7 @@ $ axonn help nothing
 [2]
 # Without a verb the list is shown, but nothing was done.
 $ axonn >/dev/null
+! axonn: error: no verb; axonn help lists them
 [2]
 # Each verb of the list has a page.
 $ for v in $(axonn help | awk '/^    [a-z]/ { print $1 }'); do axonn help $v | head -1; done

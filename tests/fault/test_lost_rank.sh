@@ -68,7 +68,8 @@ kill -9 $job 2>/dev/null
 wait $job
 status=$?
 check "the status is not zero" test $status -ne 0
-check "the lost rank is named" grep -qE 'rank 2|RANK 2|PMIX_RANK: 2|process rank 2' "$dir/log"
+# Open MPI says the rank, MPICH the process.
+check "the lost rank is named" grep -qE "rank 2|PID $victim " "$dir/log"
 check "no rank is left behind" wait_for 5 none_left
 
 # Rank 2 is given a file that is not there.
@@ -87,5 +88,12 @@ check "a rank without its data ends all with a status" test $status -ne 0 -a $st
 check "within 10 seconds" test $((SECONDS - begun)) -le 10
 check "the file and the rank are named" grep -qE 'rank 2.*nowhere\.txt|nowhere\.txt' "$dir/log"
 check "the others say which rank it was" grep -qE 'rank 2' "$dir/log"
+
+# What all ranks agree on is wrong use, not a crash.
+timeout 40 "$mpirun" $over -n 2 "$axonn" train "data.train=$dir/nowhere.txt" >"$dir/log" 2>&1
+status=$?
+check "a file that no rank finds is wrong use" test $status -eq 2
+check "it is said once" test "$(grep -c nowhere.txt "$dir/log")" -eq 1
+check "without an abort" sh -c "! grep -qi MPI_ABORT '$dir/log'"
 
 [ $failed -eq 0 ]

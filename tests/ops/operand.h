@@ -14,6 +14,7 @@
 #include <string.h>
 
 enum { GUARD = 64, PATTERN = 0xa5 };
+enum { PERIOD = 8191 }; // values repeat after so many: a prime, so never in step with rows or tiles
 
 typedef struct operand {
     ax_tensor t;    // in the dtype under test, rows strided by a gap
@@ -45,9 +46,14 @@ static inline void set(ax_tensor t, int64_t i, int64_t j, double v)
 
 static inline void randomise(ax_tensor t, uint64_t seed, double scale)
 {
+    double value[PERIOD];
+    for (int64_t i = 0; i < PERIOD && i < t.rows * t.cols; i++)
+        value[i] = scale * ax_rng_normal(seed, 7, (uint64_t)i);
     for (int64_t i = 0; i < t.rows; i++)
-        for (int64_t j = 0; j < t.cols; j++)
-            set(t, i, j, scale * ax_rng_normal(seed, 7, (uint64_t)(i * t.cols + j)));
+        for (int64_t j = 0, at = i * t.cols % PERIOD; j < t.cols; j++) {
+            set(t, i, j, value[at]);
+            at = at + 1 < PERIOD ? at + 1 : 0;
+        }
 }
 
 // The twin takes the values of the tensor, or (after a golden run) the tensor those of the twin,
@@ -84,15 +90,22 @@ static inline operand make(ax_dtype dtype, int64_t rows, int64_t cols, int64_t g
     return o;
 }
 
+static inline void assert_pattern(const operand *o, size_t from, size_t to)
+{
+    for (size_t i = from; i < to; i++)
+        if (o->mem[i] != PATTERN)
+            fail_msg("byte %zu of %zu outside the tensor was written", i, o->bytes);
+}
+
 static inline void assert_guards(const operand *o)
 {
-    size_t size = ax_dtype_size(o->t.dtype), row = (size_t)o->t.stride * size;
-    size_t used = (size_t)o->t.cols * size, end = o->bytes - GUARD;
-    for (size_t i = 0; i < o->bytes; i++) {
-        bool inside = i >= GUARD && i < end && (i - GUARD) % (row ? row : 1) < used;
-        if (!inside && o->mem[i] != PATTERN)
-            fail_msg("byte %zu of %zu outside the tensor was written", i, o->bytes);
+    size_t size = ax_dtype_size(o->t.dtype), row = (size_t)o->t.stride * size, end = GUARD;
+    for (int64_t i = 0; i < o->t.rows; i++) {
+        assert_pattern(o, end, GUARD + (size_t)i * row); // the gap behind the row before
+        end = GUARD + (size_t)i * row + (size_t)o->t.cols * size;
     }
+    assert_pattern(o, 0, GUARD);
+    assert_pattern(o, end, o->bytes);
 }
 
 static inline void release(operand *o)

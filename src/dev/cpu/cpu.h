@@ -36,4 +36,5 @@ size_t ax_cpu_gemm_workspace(const ax_device *dev, const ax_gemm_args *g);
 // new threads, which inherit the set of the thread that calls it. *pin is NULL in a build without
 // hwloc.
 ax_status ax_cpu_pin_team(int core, int threads, ax_cpu_pin **pin);
-void ax_cpu_unpin_team(ax_cpu_pin *pin); // NULL is legal
+void ax_cpu_unpin_team(ax_cpu_pin *pin);             // NULL is legal
+void ax_cpu_pin_library(char *version, size_t size); // of hwloc; "": a build without it

@@ -2,7 +2,6 @@
 #include "dev/cpu/onednn.h"
 #include "dev/dev_registry.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -77,14 +76,17 @@ static ax_status sync_cpu(ax_device *dev)
     return AX_OK;
 }
 
-static void describe_cpu(ax_device *dev, char *text, size_t size)
+static void facts_of_cpu(const ax_device *dev, ax_device_facts *out)
 {
     const ax_cpu *cpu = ax_cpu_of(dev);
-    char version[32];
-    ax_onednn_version(version, sizeof version);
-    snprintf(text, size, "cpu: %s, oneDNN %s, bf16 %s, %d thread%s%s", cpu->isa, version,
-             cpu->native_bf16 ? "native" : "widened to f32", dev->threads,
-             dev->threads == 1 ? "" : "s", cpu->pin ? ", pinned" : "");
+    out->isa = cpu->isa;
+    out->bf16 = cpu->native_bf16 ? "native" : "widened to f32";
+    out->pinned = cpu->pin != NULL;
+    out->library[0].name = "oneDNN";
+    ax_onednn_version(out->library[0].version, sizeof out->library[0].version);
+    ax_cpu_pin_library(out->library[1].version, sizeof out->library[1].version);
+    if (out->library[1].version[0])
+        out->library[1].name = "hwloc";
 }
 
 static const char *kern_name_cpu(const ax_device *dev, const char *slot)
@@ -103,7 +105,7 @@ const ax_device_ops ax_device_ops_cpu = {
     .free = free_cpu,
     .copy = copy_cpu,
     .sync = sync_cpu,
-    .describe = describe_cpu,
+    .facts = facts_of_cpu,
     .kern_name = kern_name_cpu,
     .fast_bf16 = ax_onednn_has_bf16,
 };

@@ -1,5 +1,5 @@
 // Matrix products. f32 goes to oneDNN's sgemm, bf16 to its matmul primitive where the processor
-// multiplies bf16 itself. Elsewhere bf16 operands are widened to f32 in the workspace and
+// multiplies bf16 itself and oneDNN has code for the shape. Elsewhere bf16 operands are widened to f32 in the workspace and
 // multiplied there: the smaller operand in blocks of at most BLOCK floats (mostly whole), the
 // larger one in panels that stay in cache between conversion and use.
 #include "dev/cpu/cpu.h"
@@ -151,34 +151,41 @@ static bool left_to_ref(const ax_gemm_args *g)
     return g->a.dtype == AX_F64 || depth_of(g) == 0;
 }
 
-static bool is_widened(const ax_device *dev, const ax_gemm_args *g)
+// Whether oneDNN multiplies this bf16 product by bf16 instructions; `*scratch`: bytes it wants. The
+// answer is the same whether a communicator is polled or not, as only an open device can know:
+// the whole, a piece and the last piece must all be there, and the most demanding one counts.
+static bool is_native(const ax_device *dev, const ax_gemm_args *g, size_t *scratch)
 {
-    return g->a.dtype == AX_BF16 && !ax_cpu_of(dev)->native_bf16;
+    int64_t m = g->c.rows, step = rows_of_call(dev, g), rows[3] = {m, step, m % step};
+    *scratch = 0;
+    if (!ax_cpu_of(dev)->native_bf16)
+        return false;
+    for (int i = 0; i < (m > step ? 3 : 1); i++) {
+        size_t bytes = 0;
+        ax_gemm_args part = call_at(g, 0, rows[i]);
+        if (rows[i] && !ax_onednn_has_matmul(ax_cpu_of(dev)->onednn, &part, &bytes))
+            return false;
+        *scratch = bytes > *scratch ? bytes : *scratch;
+    }
+    return true;
 }
 
 size_t ax_cpu_gemm_workspace(const ax_device *dev, const ax_gemm_args *g)
 {
-    int64_t m = g->c.rows;
-    if (m == 0 || g->c.cols == 0 || left_to_ref(g) || g->a.dtype == AX_F32)
+    size_t scratch;
+    if (g->c.rows == 0 || g->c.cols == 0 || left_to_ref(g) || g->a.dtype == AX_F32)
         return 0;
-    if (is_widened(dev, g))
-        return (size_t)cut_of(g).floats * sizeof(float);
-    // Whether a communicator will be polled is not known yet: the whole, a piece, the last piece.
-    int64_t step = rows_of_call(dev, g), rows[3] = {m, step, m % step};
-    size_t most = 0;
-    for (int i = 0; i < (m > step ? 3 : 1); i++) {
-        ax_gemm_args part = call_at(g, 0, rows[i]);
-        size_t bytes = rows[i] ? ax_onednn_matmul_scratch(ax_cpu_of(dev)->onednn, &part) : 0;
-        most = bytes > most ? bytes : most;
-    }
-    return most;
+    return is_native(dev, g, &scratch) ? scratch : (size_t)cut_of(g).floats * sizeof(float);
 }
 
 ax_status ax_cpu_gemm(ax_device *dev, const ax_gemm_args *g)
 {
+    size_t scratch;
     if (g->c.rows == 0 || g->c.cols == 0)
         return AX_OK;
     if (left_to_ref(g))
         return ax_kern_ref.gemm(dev, g);
-    return is_widened(dev, g) ? gemm_widened(dev, g) : gemm_direct(dev, g);
+    if (g->a.dtype == AX_F32 || is_native(dev, g, &scratch))
+        return gemm_direct(dev, g);
+    return gemm_widened(dev, g);
 }

@@ -1,7 +1,8 @@
+// Pinning by hwloc. Builds without hwloc have cpu_unpinned.c in its place.
 #include "dev/cpu/cpu.h"
 
-#ifdef AX_WITH_HWLOC
 #include <hwloc.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 struct ax_cpu_pin {
@@ -88,18 +89,7 @@ void ax_cpu_unpin_team(ax_cpu_pin *pin)
     free(pin);
 }
 
-#else
-
-ax_status ax_cpu_pin_team(int core, int threads, ax_cpu_pin **out)
+void ax_cpu_pin_library(char *version, size_t size)
 {
-    (void)core;
-    (void)threads;
-    *out = NULL;
-    return AX_OK;
+    snprintf(version, size, "%s", HWLOC_VERSION); // of the headers: the library tells its API only
 }
-
-void ax_cpu_unpin_team(ax_cpu_pin *pin)
-{
-    (void)pin;
-}
-#endif

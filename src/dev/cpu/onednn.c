@@ -20,7 +20,8 @@ static dnnl_status_t make_desc(memory_desc *d, const dnnl_dims_t dims, dnnl_data
 
 static void drop_desc(memory_desc *d)
 {
-    dnnl_memory_desc_destroy(*d);
+    if (*d)
+        dnnl_memory_desc_destroy(*d);
 }
 
 static dnnl_status_t append_sum(dnnl_post_ops_t ops)
@@ -71,8 +72,9 @@ typedef struct shape {
 } shape;
 
 typedef struct matmul {
+    bool taken;
     shape of;
-    dnnl_primitive_desc_t pd;   // NULL: the slot is free
+    dnnl_primitive_desc_t pd;   // NULL: there is no fast one for this shape
     dnnl_primitive_t primitive; // NULL: only its scratch was asked for so far
     dnnl_memory_t memory[4];    // source, weights, destination, scratch
     size_t scratch;
@@ -160,16 +162,19 @@ static void use_threads(const ax_onednn *h)
         h->set_threads(h->threads);
 }
 
+// A view of one row or less may have any stride; oneDNN wants one that holds a row.
+static int64_t pitch_of(ax_tensor t)
+{
+    return t.rows > 1 ? t.stride : t.cols;
+}
+
 ax_status ax_onednn_sgemm(ax_onednn *h, const ax_gemm_args *g)
 {
     int64_t k = g->ta == AX_N ? g->a.cols : g->a.rows;
-    // A view of one row or less may have any stride; BLAS wants one that holds a row.
-    int64_t lda = g->a.stride > g->a.cols ? g->a.stride : g->a.cols;
-    int64_t ldb = g->b.stride > g->b.cols ? g->b.stride : g->b.cols;
-    int64_t ldc = g->c.stride > g->c.cols ? g->c.stride : g->c.cols;
     use_threads(h);
     DNNL_TRY(dnnl_sgemm(g->ta == AX_N ? 'N' : 'T', g->tb == AX_N ? 'N' : 'T', g->c.rows, g->c.cols,
-                        k, 1, g->a.data, lda, g->b.data, ldb, (float)g->beta, g->c.data, ldc));
+                        k, 1, g->a.data, pitch_of(g->a), g->b.data, pitch_of(g->b), (float)g->beta,
+                        g->c.data, pitch_of(g->c)));
     return AX_OK;
 }
 
@@ -181,9 +186,9 @@ static shape shape_of(const ax_gemm_args *g)
         .m = g->c.rows,
         .n = g->c.cols,
         .k = g->ta == AX_N ? g->a.cols : g->a.rows,
-        .lda = g->a.stride,
-        .ldb = g->b.stride,
-        .ldc = g->c.stride,
+        .lda = pitch_of(g->a),
+        .ldb = pitch_of(g->b),
+        .ldc = pitch_of(g->c),
         .ta = (int32_t)g->ta,
         .tb = (int32_t)g->tb,
         .in = (int32_t)g->a.dtype,
@@ -197,67 +202,91 @@ static dnnl_data_type_t type_of(int32_t dtype)
     return dtype == AX_BF16 ? dnnl_bf16 : dnnl_f32;
 }
 
-static ax_status make_pd(const ax_onednn *h, const shape *s, dnnl_primitive_attr_t attr,
-                         dnnl_primitive_desc_t *pd)
+static dnnl_status_t make_pd(const ax_onednn *h, const shape *s, dnnl_primitive_attr_t attr,
+                             dnnl_primitive_desc_t *pd)
 {
     const dnnl_dims_t a = {s->m, s->k}, b = {s->k, s->n}, c = {s->m, s->n};
     const dnnl_dims_t a_strides = {s->ta ? 1 : s->lda, s->ta ? s->lda : 1};
     const dnnl_dims_t b_strides = {s->tb ? 1 : s->ldb, s->tb ? s->ldb : 1};
     const dnnl_dims_t c_strides = {s->ldc, 1};
     memory_desc d[3];
-    DNNL_TRY(make_desc(&d[0], a, type_of(s->in), a_strides));
-    DNNL_TRY(make_desc(&d[1], b, type_of(s->in), b_strides));
-    DNNL_TRY(make_desc(&d[2], c, type_of(s->out), c_strides));
-    dnnl_status_t bad = make_matmul_desc(pd, d, attr, h->engine);
+    memset(d, 0, sizeof d); // version 3: pointers, dropped below whether they were made or not
+    dnnl_status_t bad = make_desc(&d[0], a, type_of(s->in), a_strides);
+    if (!bad)
+        bad = make_desc(&d[1], b, type_of(s->in), b_strides);
+    if (!bad)
+        bad = make_desc(&d[2], c, type_of(s->out), c_strides);
+    if (!bad)
+        bad = make_matmul_desc(pd, d, attr, h->engine);
     for (int i = 0; i < 3; i++)
         drop_desc(&d[i]);
-    AX_CHECK(!bad, AX_EUNSUPPORTED, "oneDNN has no matmul for %lld x %lld x %lld (status %d)",
-             (long long)s->m, (long long)s->n, (long long)s->k, (int)bad);
-    return AX_OK;
+    return bad;
 }
 
-static ax_status make_slot(const ax_onednn *h, const shape *s, matmul *slot)
+// Scratch from the caller, and the sum onto c where there is one.
+static dnnl_status_t make_attr(bool add, dnnl_primitive_attr_t *attr)
 {
-    dnnl_primitive_attr_t attr;
-    dnnl_post_ops_t ops;
-    DNNL_TRY(dnnl_primitive_attr_create(&attr));
-    DNNL_TRY(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user));
-    DNNL_TRY(dnnl_post_ops_create(&ops));
-    if (s->add)
-        DNNL_TRY(append_sum(ops));
-    DNNL_TRY(dnnl_primitive_attr_set_post_ops(attr, ops));
-    ax_status st = make_pd(h, s, attr, &slot->pd);
-    dnnl_post_ops_destroy(ops);
-    dnnl_primitive_attr_destroy(attr);
-    if (st != AX_OK)
-        return st;
-    slot->of = *s;
-    slot->scratch = dnnl_memory_desc_get_size(
-        dnnl_primitive_desc_query_md(slot->pd, dnnl_query_scratchpad_md, 0));
-    return AX_OK;
+    dnnl_post_ops_t ops = NULL;
+    dnnl_status_t bad = dnnl_primitive_attr_create(attr);
+    if (!bad)
+        bad = dnnl_primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user);
+    if (!bad)
+        bad = dnnl_post_ops_create(&ops);
+    if (!bad && add)
+        bad = append_sum(ops);
+    if (!bad)
+        bad = dnnl_primitive_attr_set_post_ops(*attr, ops);
+    if (ops)
+        dnnl_post_ops_destroy(ops);
+    return bad;
 }
 
-static ax_status find_slot(ax_onednn *h, const ax_gemm_args *g, matmul **out)
+// oneDNN names what it picked: "ref:any" is the loop that defines the meaning.
+static bool is_fast(const_dnnl_primitive_desc_t pd)
+{
+    const char *name = NULL;
+    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success &&
+           name && strncmp(name, "ref", 3) != 0;
+}
+
+// A shape without a fast implementation takes a slot too: it is asked for again at every call.
+static void fill_slot(const ax_onednn *h, const shape *s, matmul *slot)
+{
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_status_t bad = make_attr(s->add, &attr);
+    if (!bad)
+        bad = make_pd(h, s, attr, &pd);
+    if (attr)
+        dnnl_primitive_attr_destroy(attr);
+    *slot = (matmul){.taken = true, .of = *s};
+    if (!bad && is_fast(pd)) {
+        slot->pd = pd;
+        slot->scratch = dnnl_memory_desc_get_size(
+            dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0));
+    } else if (!bad) {
+        dnnl_primitive_desc_destroy(pd);
+    }
+}
+
+static matmul *slot_of(ax_onednn *h, const ax_gemm_args *g)
 {
     shape s = shape_of(g);
-    matmul *free_slot = NULL;
-    for (int i = 0; i < SLOTS && !free_slot; i++) {
-        if (!h->slot[i].pd)
-            free_slot = &h->slot[i];
-        else if (memcmp(&h->slot[i].of, &s, sizeof s) == 0) {
-            *out = &h->slot[i];
-            return AX_OK;
-        }
+    matmul *slot = NULL;
+    for (int i = 0; i < SLOTS && !slot; i++) {
+        if (!h->slot[i].taken)
+            slot = &h->slot[i];
+        else if (memcmp(&h->slot[i].of, &s, sizeof s) == 0)
+            return &h->slot[i];
     }
-    if (!free_slot) {
-        free_slot = &h->slot[h->next];
+    if (!slot) {
+        slot = &h->slot[h->next];
         h->next = (h->next + 1) % SLOTS;
-        drop(free_slot);
+        drop(slot);
     }
     use_threads(h); // the scratch depends on the number of threads
-    AX_TRY(make_slot(h, &s, free_slot));
-    *out = free_slot;
-    return AX_OK;
+    fill_slot(h, &s, slot);
+    return slot;
 }
 
 static ax_status make_primitive(const ax_onednn *h, matmul *s)
@@ -272,17 +301,18 @@ static ax_status make_primitive(const ax_onednn *h, matmul *s)
     return AX_OK;
 }
 
-size_t ax_onednn_matmul_scratch(ax_onednn *h, const ax_gemm_args *g)
+bool ax_onednn_has_matmul(ax_onednn *h, const ax_gemm_args *g, size_t *scratch)
 {
-    matmul *s;
-    // A shape that cannot be made fails again, with its message, when it is run.
-    return find_slot(h, g, &s) == AX_OK ? s->scratch : 0;
+    const matmul *s = slot_of(h, g);
+    *scratch = s->scratch;
+    return s->pd != NULL;
 }
 
 ax_status ax_onednn_matmul(ax_onednn *h, const ax_gemm_args *g, void *scratch)
 {
-    matmul *s;
-    AX_TRY(find_slot(h, g, &s));
+    matmul *s = slot_of(h, g);
+    AX_CHECK(s->pd, AX_EINTERNAL, "oneDNN has no fast matmul for %lld x %lld x %lld: ask first",
+             (long long)s->of.m, (long long)s->of.n, (long long)s->of.k);
     use_threads(h);
     if (!s->primitive)
         AX_TRY(make_primitive(h, s));

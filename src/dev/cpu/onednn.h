@@ -18,6 +18,9 @@ void ax_onednn_version(char *text, size_t size);
 ax_status ax_onednn_sgemm(ax_onednn *h, const ax_gemm_args *g);
 
 // The same product by a matmul primitive (f32 or bf16, c f32 or bf16), made at the first call with
-// a shape and kept. `scratch` holds the bytes that ax_onednn_matmul_scratch names.
+// a shape and kept. ax_onednn_has_matmul says whether oneDNN has a fast one for the shape and how
+// many bytes of `scratch` it wants, and writes no error line: false where there is none or where
+// oneDNN would run its reference, which is orders of magnitude slower. The answer depends on the
+// shape, the strides and the threads of the handle alone, not on addresses.
+bool ax_onednn_has_matmul(ax_onednn *h, const ax_gemm_args *g, size_t *scratch);
 ax_status ax_onednn_matmul(ax_onednn *h, const ax_gemm_args *g, void *scratch);
-size_t ax_onednn_matmul_scratch(ax_onednn *h, const ax_gemm_args *g);

@@ -107,6 +107,14 @@ INLINE vd_half upper_lanes(vf v)
     return __builtin_convertvector(__builtin_shufflevector(v, v, UPPER), vd_half);
 }
 
+INLINE double halves_sum(vd_half v)
+{
+    double sum = 0;
+    for (int i = 0; i < W / 2; i++)
+        sum += v[i];
+    return sum;
+}
+
 // Elements i .. i+W of a row of f32 or bf16; `t` is a constant wherever these are called.
 INLINE vf load(const void *row, int64_t i, ax_dtype t)
 {

@@ -20,15 +20,18 @@ static void sums_row(const ax_norm_args *g, int64_t row)
 {
     const float *x = at(g->x, row, 0);
     float *out = at(g->sums, row, 0);
-    vf sum = {0}, square = {0};
+    vd_half sum[2] = {{0}}, square[2] = {{0}}; // in double: the variance is a small difference
     for (int64_t i = 0; i < g->x.cols; i += W) {
         vf v = load_some(x, i, AX_F32, g->x.cols - i);
-        sum += v;
-        square += v * v;
+        vd_half low = lower_lanes(v), high = upper_lanes(v);
+        sum[0] += low;
+        sum[1] += high;
+        square[0] += low * low;
+        square[1] += high * high;
     }
-    out[0] = lanes_sum(square);
+    out[0] = (float)halves_sum(square[0] + square[1]);
     if (g->kind == AX_LAYERNORM)
-        out[1] = lanes_sum(sum);
+        out[1] = (float)halves_sum(sum[0] + sum[1]);
 }
 
 ax_status V(norm_sums)(ax_device *dev, const ax_norm_args *g)

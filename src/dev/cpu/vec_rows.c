@@ -272,11 +272,9 @@ INLINE void square_span(const void *x, int64_t n, ax_dtype t, square_part *part)
         more += upper_lanes(v) * upper_lanes(v);
         broken -= bad;
     }
-    sum += more;
-    for (int i = 0; i < W; i++) {
-        part->sum += i < W / 2 ? sum[i] : 0;
+    part->sum += halves_sum(sum + more);
+    for (int i = 0; i < W; i++)
         part->broken += broken[i];
-    }
 }
 
 ax_status V(square_sum)(ax_device *dev, ax_tensor x, double out[2])

@@ -1,7 +1,6 @@
 #include "dev/dev_registry.h"
 #include "dev/ref/ref.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,10 +49,11 @@ static ax_status sync_ref(ax_device *dev)
     return AX_OK;
 }
 
-static void describe_ref(ax_device *dev, char *text, size_t size)
+static void facts_of_ref(const ax_device *dev, ax_device_facts *out)
 {
     (void)dev;
-    snprintf(text, size, "ref: plain C, 1 thread");
+    out->isa = "plain C";
+    out->bf16 = "widened to f32";
 }
 
 static const char *kern_name_ref(const ax_device *dev, const char *slot)
@@ -85,7 +85,7 @@ const ax_device_ops ax_device_ops_ref = {
     .free = free_ref,
     .copy = copy_ref,
     .sync = sync_ref,
-    .describe = describe_ref,
+    .facts = facts_of_ref,
     .kern_name = kern_name_ref,
 };
 

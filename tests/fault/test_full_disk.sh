@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# A write that fails in the middle of training (a limit on file sizes stands for a full disk) ends
+# all ranks with a message and a status, without a hang, and leaves no half of a checkpoint.
+#     test_full_disk.sh AXONN
+set -u
+axonn=$1
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+failed=0
+
+check() { # NAME CONDITION...
+    local name=$1
+    shift
+    if "$@"; then echo "ok      $name"; else
+        echo "FAILED  $name"
+        sed 's/^/        /' "$dir/log"
+        failed=$((failed + 1))
+    fi
+}
+
+for i in $(seq 800); do echo "line $i of a text that four ranks read"; done >"$dir/text.txt"
+small=("data.train=$dir/text.txt" model.layers=1 model.hidden=64 model.heads=4 model.seq=32
+    train.batch=8 train.threads=1 data.valid_fraction=0)
+
+run() { # LIMIT_KIB ARGUMENTS...
+    local limit=$1
+    shift
+    (ulimit -f "$limit"; timeout 60 "$axonn" train "${small[@]}" "$@" >"$dir/log" 2>&1)
+    status=$?
+}
+
+for grid in x=2,data=2 z=2,data=2 x=2,y=2; do
+    rm -rf "$dir/out"
+    run 8 train.steps=200 "train.out=$dir/out" --ranks 4 --grid $grid
+    check "$grid: metrics that cannot be written end the job" test $status -eq 1
+    check "$grid: the message names file and reason" grep -q 'metrics.jsonl: File too large' "$dir/log"
+done
+
+rm -rf "$dir/out"
+run 200 train.steps=5 "train.out=$dir/out" --ranks 4 --grid x=2,data=2
+check "a checkpoint that cannot be written ends the job" test $status -eq 1
+check "its message names a file of the checkpoint" grep -qE 'safetensors.*File too large' "$dir/log"
+check "no half checkpoint is left" test -z "$(ls -d "$dir"/out/*step-* 2>/dev/null)"
+check "nothing is called the latest" test ! -e "$dir/out/latest"
+[ $failed -eq 0 ]
