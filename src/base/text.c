@@ -86,23 +86,24 @@ static size_t edit_distance(const char *a, const char *b)
     size_t n = strlen(a), m = strlen(b);
     if (n > WORD_MAX || m > WORD_MAX)
         return n + m;
-    size_t row[WORD_MAX + 1];
+    size_t row[3][WORD_MAX + 1]; // the last three of the table; row i % 3 is that of a[0..i)
     for (size_t j = 0; j <= m; j++)
-        row[j] = j;
+        row[0][j] = j;
     for (size_t i = 1; i <= n; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
+        const size_t *up = row[(i + 2) % 3], *upper = row[(i + 1) % 3];
+        size_t *now = row[i % 3];
+        now[0] = i;
         for (size_t j = 1; j <= m; j++) {
-            size_t best = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            if (row[j] + 1 < best)
-                best = row[j] + 1;
-            if (row[j - 1] + 1 < best)
-                best = row[j - 1] + 1;
-            row[j] = best;
+            size_t best = up[j - 1] + (a[i - 1] != b[j - 1]);
+            best = up[j] + 1 < best ? up[j] + 1 : best;
+            best = now[j - 1] + 1 < best ? now[j - 1] + 1 : best;
+            bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+            if (swapped && upper[j - 2] + 1 < best) // neighbours typed in the wrong order
+                best = upper[j - 2] + 1;
+            now[j] = best;
         }
     }
-    return row[m];
+    return row[n % 3][m];
 }
 
 // True when `entry` is near `word` and nearer than `*best`, which it then becomes.
