@@ -448,10 +448,13 @@ static void print_help(const ax_run_config *c, const ax_option *option, const vo
 ax_status ax_config_help(const char *section, ax_text *out)
 {
     ax_run_config c;
+    if (section && strcmp(section, "run") == 0)
+        section = ""; // keys without a dot
     bool known = !section;
     for (int i = 0; i < SECTIONS && !known; i++)
         known = strcmp(section, sections[i]) == 0;
-    AX_CHECK(known, AX_EUSAGE, "no keys begin with '%s.' (sections: model, data, train, generate)",
+    AX_CHECK(known, AX_EUSAGE,
+             "no keys begin with '%s.' (sections: run, model, data, train, generate, convert)",
              section);
     AX_TRY(join(&c));
     for (int i = 0; i < SECTIONS; i++)

@@ -9,6 +9,7 @@
 #include "train/rundir.h"
 #include "train/step.h"
 
+#include <math.h>
 #include <stdio.h>
 
 typedef struct run { // one rank's
@@ -75,6 +76,8 @@ static ax_status record(run *r, double lr, double seconds, const ax_step_result 
 {
     int64_t here = r->t->layout.batch * r->t->layout.seq;
     r->tokens += here;
+    // A step faster than the measurement at the start shows that other work slowed that down.
+    r->peak = r->peak > 0 ? fmax(r->peak, r->hardware_flops / seconds) : 0;
     if (r->world->rank != 0)
         return AX_OK;
     ax_train_summary *sum = &r->job->trained;
@@ -116,6 +119,8 @@ static ax_status evaluate(run *r)
 {
     ax_eval_result e;
     const ax_train_options *o = options(r);
+    if (r->world->rank == 0 && r->step == o->steps)
+        ax_log(AX_LOG_INFO, "eval", "scoring the held-out tokens");
     AX_TRY(ax_evaluate(r->t, r->job->corpus, AX_VALID, o->eval_batches * o->batch, &e));
     if (r->world->rank != 0)
         return AX_OK;

@@ -7,6 +7,7 @@ $ $MPIEXEC -n 4 axonn train --config run.yaml 2>&1 | grep -E "^(axonn|step)"
 | axonn: plan: activations sharded, 2 sequences a micro-batch, 1 a step, N MiB a rank
 | step 1/3  loss 5.5367  N tokens/s  N left
 | step 3/3  loss 5.1077  N tokens/s  N left
+| axonn: eval: scoring the held-out tokens
 | step 3  held out: loss 5.1296  perplexity 168.96  7.400 bits per byte
 
 # Threads of one process give the same losses, and the same checkpoint.

@@ -1,6 +1,6 @@
 # Wrong use ends with 2 and one message that names what is wrong.
 $ axonn trian
-! axonn: error: no verb 'trian' (axonn help lists all)
+! axonn: error: no verb 'trian'; did you mean 'train'? (axonn help lists all)
 [2]
 $ axonn frobnicate
 ! axonn: error: no verb 'frobnicate' (axonn help lists all)
