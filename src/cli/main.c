@@ -18,6 +18,12 @@ const ax_verb ax_verbs[] = {
      ax_cmd_generate},
     {"eval", "token-weighted loss and perplexity of a model on data",
      "axonn eval model.init=out/book data.valid=other.txt --json", ax_cmd_eval},
+    {"tokenizer", "train a byte-level BPE; encode, decode, inspect",
+     "axonn tokenizer encode data.tokenizer=models/llama book.txt\n"
+     "axonn tokenizer decode data.tokenizer=models/llama ids.txt\n"
+     "axonn tokenizer inspect data.tokenizer=models/llama 0 1 2\n"
+     "axonn tokenizer train data.train=book.txt tokenizer.vocab=4096 out=models/book",
+     ax_cmd_tokenizer},
     {"selftest", "prove on this machine that a model and grid give the serial numbers",
      "axonn selftest --ranks 8 --grid x=2,y=2,z=2\n"
      "axonn selftest model.preset=gpt2-124m --grid x=3,z=2\n"

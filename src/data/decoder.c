@@ -15,17 +15,16 @@ static int hex_digit(char c)
                                   : -1;
 }
 
-static bool fall_back(ax_text *text)
+static void fall_back(ax_text *text)
 {
     const char *s = text->text;
     if (text->length != 6 || memcmp(s, "<0x", 3) != 0 || s[5] != '>')
-        return false;
+        return;
     int high = hex_digit(s[3]), low = hex_digit(s[4]);
     if (high < 0 || low < 0)
-        return false;
+        return;
     text->text[0] = (char)(high * 16 + low);
     text->length = 1;
-    return true;
 }
 
 static void strip(const ax_step *step, ax_text *text)
@@ -58,7 +57,7 @@ static ax_status unmark(const ax_step *step, bool drop, ax_text *text)
     return AX_OK;
 }
 
-static ax_status decode_step(const ax_step *step, ax_text *text, bool *is_byte)
+static ax_status decode_step(const ax_step *step, ax_text *text)
 {
     ax_text next = {0};
     switch (step->kind) {
@@ -69,8 +68,7 @@ static ax_status decode_step(const ax_step *step, ax_text *text, bool *is_byte)
         return AX_OK;
     }
     case AX_STEP_BYTE_FALLBACK:
-        if (!*is_byte)
-            *is_byte = fall_back(text);
+        fall_back(text);
         return AX_OK;
     case AX_STEP_STRIP:
         strip(step, text);
@@ -88,14 +86,13 @@ static ax_status decode_step(const ax_step *step, ax_text *text, bool *is_byte)
 }
 
 // A Strip behind the place where all tokens are one text is no matter of single tokens.
-static ax_status decode_token(const ax_tokenizer *t, const ax_spelling *s, ax_text *text,
-                              bool *is_byte)
+static ax_status decode_token(const ax_tokenizer *t, const ax_spelling *s, ax_text *text)
 {
     text->length = 0;
-    ax_bytes_add(text, s->text, s->length);
+    ax_bytes_add(text, s->text ? s->text : "", s->length);
     for (int64_t i = 0; i < t->decoder.count; i++) {
         const ax_step *step = &t->decoder.step[i];
-        AX_TRY(decode_step(step, text, is_byte));
+        AX_TRY(decode_step(step, text));
         if (step->kind == AX_STEP_FUSE || step->kind == AX_STEP_BYTE_LEVEL)
             break;
     }
@@ -109,6 +106,7 @@ static void note_start(ax_tokenizer *t)
     t->spaced = t->decoder.count == 0;
     for (int64_t i = 0; i < t->decoder.count; i++) {
         const ax_step *step = &t->decoder.step[i];
+        t->each_byte = t->each_byte || step->kind == AX_STEP_BYTE_FALLBACK;
         if (step->kind == AX_STEP_METASPACE && step->prepend != AX_PREPEND_NEVER) {
             t->first_loses_marks = true;
             t->mark = step->text;
@@ -123,27 +121,41 @@ static void note_start(ax_tokenizer *t)
     }
 }
 
+static ax_status build_piece(ax_tokenizer *t, int32_t id, const ax_spelling *s, ax_text *text)
+{
+    ax_piece *p = &t->piece[id];
+    AX_TRY(decode_token(t, s, text));
+    p->at = t->pieces.length;
+    p->length = (uint32_t)text->length;
+    ax_bytes_add(&t->pieces, text->text, text->length);
+    return AX_OK;
+}
+
+static ax_status build_pieces(ax_tokenizer *t, ax_text *text)
+{
+    for (int64_t id = 0; id < t->bpe.ids; id++)
+        if (t->bpe.spelling[id].text)
+            AX_TRY(build_piece(t, (int32_t)id, &t->bpe.spelling[id], text));
+    for (int64_t i = 0; i < t->addeds; i++) {
+        const ax_added *a = &t->added[i];
+        ax_spelling normal = {.text = a->normal.text, .length = (uint32_t)a->normal.length};
+        if (a->normalized)
+            AX_TRY(build_piece(t, a->id, &normal, text));
+        t->piece[a->id].special = a->special;
+    }
+    return AX_OK;
+}
+
 ax_status ax_pieces_build(ax_tokenizer *t, const char *where)
 {
     ax_text text = {0};
-    ax_status st = AX_OK;
     note_start(t);
     t->piece = calloc((size_t)t->bpe.ids, sizeof *t->piece);
     AX_CHECK(t->piece, AX_ENOMEM, "%s: no memory for its tokens", where);
-    for (int64_t id = 0; st == AX_OK && id < t->bpe.ids; id++) {
-        ax_piece *p = &t->piece[id];
-        if (!t->bpe.spelling[id].text)
-            continue;
-        st = decode_token(t, &t->bpe.spelling[id], &text, &p->is_byte);
-        p->at = t->pieces.length;
-        p->length = (uint32_t)text.length;
-        ax_bytes_add(&t->pieces, text.text, text.length);
-    }
+    ax_status st = build_pieces(t, &text);
     ax_text_fini(&text);
     AX_TRY(st);
     AX_CHECK(!t->pieces.failed, AX_ENOMEM, "%s: no memory for its tokens", where);
-    for (int64_t i = 0; i < t->addeds; i++)
-        t->piece[t->added[i].id].special = t->added[i].special;
     return AX_OK;
 }
 
@@ -186,7 +198,8 @@ static void release(ax_decoder *d, bool all, ax_text *out)
             n = ax_utf8_broken(d->held + at, rest, &open);
             if (open && !all)
                 break;
-            ax_bytes_add(out, unknown_character, 3);
+            for (size_t i = 0; i < (d->tokenizer->each_byte ? n : 1); i++)
+                ax_bytes_add(out, unknown_character, 3);
         }
         at += n;
     }

@@ -35,8 +35,10 @@ struct ax_encoder {
     ax_bpe_scratch scratch;
     cache cache;
     ax_ids *ids;
+    size_t start;     // in the text, of the run of valid UTF-8
     size_t piece_at;  // in the text, of what is being normalized and split; for messages
     const char *base; // where that is
+    bool continues;  // what follows bytes that are no character gets nothing put in front
     bool normalized; // then offsets inside it are not those of the text
     ax_encoder *next; // resting
 };
@@ -213,7 +215,7 @@ static int find_next(const ax_encoder *e, int64_t k, const char *s, size_t n, si
     const ax_step *step = &e->t->splitter.step[k];
     if (step->regex)
         return ax_regex_find(&e->match[k], s, n, at, from, to, why);
-    const char *hit = memmem(s + at, n - at, step->pattern, step->pattern_length);
+    const char *hit = ax_bytes_find(s + at, n - at, step->pattern, step->pattern_length);
     if (!hit)
         return 0;
     *from = (size_t)(hit - s);
@@ -253,7 +255,8 @@ static ax_status change(ax_encoder *e, int64_t k, const char **s, size_t *n, boo
     bool metaspace = step->kind == AX_STEP_METASPACE;
     bool begins = *n >= step->text_length && memcmp(*s, step->text, step->text_length) == 0;
     begins = begins || (metaspace && **s == ' ');
-    bool prepend = !begins && (step->prepend == AX_PREPEND_ALWAYS ||
+    bool inside = e->continues && first;
+    bool prepend = !begins && !inside && (step->prepend == AX_PREPEND_ALWAYS ||
                                (step->prepend == AX_PREPEND_FIRST && first));
     if (!prepend && !(metaspace && memchr(*s, ' ', *n)))
         return AX_OK;
@@ -315,19 +318,20 @@ static ax_status cut(ax_encoder *e, const ax_trie *trie, const char *s, size_t n
     return done < n ? rest(e, s + done, n - done, at + done) : AX_OK;
 }
 
+// `first` of a piece: it begins the text, or continues it behind bytes that are no character.
 static ax_status begin_split(ax_encoder *e, const char *s, size_t n, size_t at)
 {
     e->piece_at = at;
     e->base = s;
     e->normalized = false;
-    return split(e, 0, s, n, at == 0);
+    return split(e, 0, s, n, at == e->start);
 }
 
 static ax_status begin_normalized(ax_encoder *e, const char *s, size_t n, size_t at)
 {
     (void)at; // offsets in the normalized text mean nothing in the text
     e->normalized = true;
-    return split(e, 0, s, n, e->piece_at == 0 && s == e->normal[0].text);
+    return split(e, 0, s, n, e->piece_at == e->start && s == e->normal[0].text);
 }
 
 static ax_status normalize(ax_encoder *e, const char *s, size_t n, size_t at)
@@ -339,6 +343,8 @@ static ax_status normalize(ax_encoder *e, const char *s, size_t n, size_t at)
     e->normal[0].length = 0;
     ax_bytes_add(&e->normal[0], s, n);
     for (int64_t i = 0; i < steps->count; i++) {
+        if (steps->step[i].kind == AX_STEP_PREPEND && e->continues && at == e->start)
+            continue;
         e->normal[1].length = 0;
         AX_TRY(ax_step_rewrite(&steps->step[i], e->normal[0].text, e->normal[0].length,
                                &e->normal[1]));
@@ -375,6 +381,8 @@ static ax_status encode_bpe(ax_encoder *e, const char *s, size_t n)
 {
     for (size_t at = 0; at < n;) {
         size_t valid = ax_utf8_valid(s + at, n - at);
+        e->start = at;
+        e->continues = at > 0;
         if (valid > 0)
             AX_TRY(cut(e, &e->t->raw_trie, s + at, valid, at, normalize));
         at += valid;

@@ -11,7 +11,8 @@ enum {
     PATTERN_ROOM = 1 << 14,    // bytes of a pattern in a tokenizer file
     STACK_START = 32 << 10,    // of the compiled code, in bytes
     STACK_MOST = 8 << 20,      //
-    MATCH_LIMIT = 10000000,    // backtracking points of one match
+    MATCH_LIMIT = 10000000,    // backtracking points of one match, and as many more for each
+    MATCH_LIMIT_BYTE = 16,     // byte: a run of blanks is a single match, however long
     DEPTH_LIMIT = 100000,      //
     HEAP_LIMIT_KIB = 64 << 10, //
 };
@@ -119,7 +120,7 @@ static void translate(const char *text, size_t length, ax_text *out)
 
 // ---- compiling
 
-static ax_status compile(const char *text, size_t length, ax_regex *r)
+static ax_status compile(const char *where, const char *text, size_t length, ax_regex *r)
 {
     int error;
     PCRE2_SIZE at;
@@ -129,17 +130,18 @@ static ax_status compile(const char *text, size_t length, ax_regex *r)
     if (!r->code) {
         unsigned char message[256];
         pcre2_get_error_message(error, message, sizeof message);
-        AX_FAIL(AX_EFORMAT, "regular expression: %s, at byte %zu of '%.*s'", (char *)message,
-                (size_t)at, (int)(length < 200 ? length : 200), text);
+        AX_FAIL(AX_EFORMAT, "%s: regular expression: %s, near '%.*s'", where, (char *)message,
+                (int)(length - at < 40 ? length - at : 40), text + at);
     }
     r->compiled = pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE) == 0;
     return AX_OK;
 }
 
-ax_status ax_regex_compile(const char *pattern, size_t length, ax_regex **out)
+ax_status ax_regex_compile(const char *where, const char *pattern, size_t length, ax_regex **out)
 {
     AX_CHECK(length <= PATTERN_ROOM, AX_EFORMAT,
-             "regular expression of %zu bytes: at most %d are accepted", length, PATTERN_ROOM);
+             "%s: regular expression of %zu bytes: at most %d are accepted", where, length,
+             PATTERN_ROOM);
     ax_text text = {0};
     translate(pattern, length, &text);
     ax_regex *r = calloc(1, sizeof *r);
@@ -147,7 +149,7 @@ ax_status ax_regex_compile(const char *pattern, size_t length, ax_regex **out)
     if (text.failed || !r)
         st = ax_fail(AX_ENOMEM, __FILE__, __LINE__, "no memory for a regular expression");
     else
-        st = compile(text.text ? text.text : "", text.length, r);
+        st = compile(where, text.text ? text.text : "", text.length, r);
     ax_text_fini(&text);
     if (st != AX_OK) {
         ax_regex_free(r);
@@ -176,7 +178,6 @@ ax_status ax_regex_open(const ax_regex *r, ax_regex_match *out)
         ax_regex_close(&m);
         AX_FAIL(AX_ENOMEM, "no memory to match a regular expression");
     }
-    pcre2_set_match_limit(m.context, MATCH_LIMIT);
     pcre2_set_depth_limit(m.context, DEPTH_LIMIT);
     pcre2_set_heap_limit(m.context, HEAP_LIMIT_KIB);
     if (r->compiled)
@@ -214,6 +215,8 @@ int ax_regex_find(const ax_regex_match *m, const char *text, size_t length, size
 {
     const pcre2_code *code = m->regex->code;
     PCRE2_SPTR subject = (PCRE2_SPTR)text;
+    size_t limit = MATCH_LIMIT + MATCH_LIMIT_BYTE * (length - at);
+    pcre2_set_match_limit(m->context, limit < UINT32_MAX ? (uint32_t)limit : UINT32_MAX);
     int n = m->regex->compiled ? pcre2_jit_match(code, subject, length, at, PCRE2_NO_UTF_CHECK,
                                                  m->data, m->context)
                                : pcre2_match(code, subject, length, at, PCRE2_NO_UTF_CHECK, m->data,

@@ -1,7 +1,7 @@
 // Regular expressions over UTF-8, as tokenizer files spell them (the dialect of Oniguruma).
 //
 //     ax_regex *r;
-//     AX_TRY(ax_regex_compile("\\p{L}+", &r));
+//     AX_TRY(ax_regex_compile("t.json", "\\p{L}+", 6, &r));
 //     ax_regex_match m;
 //     AX_TRY(ax_regex_open(r, &m));                          // one a thread
 //     AX_TRY(ax_regex_find(&m, text, length, at, &from, &to, &found));
@@ -22,8 +22,8 @@ typedef struct ax_regex_match { // the scratch of one thread for one expression
     void *data, *context, *stack;
 } ax_regex_match;
 
-// AX_EFORMAT names the byte of the pattern at which it went wrong.
-ax_status ax_regex_compile(const char *pattern, size_t length, ax_regex **out);
+// AX_EFORMAT names `where` and the place in the pattern.
+ax_status ax_regex_compile(const char *where, const char *pattern, size_t length, ax_regex **out);
 void ax_regex_free(ax_regex *r);
 
 ax_status ax_regex_open(const ax_regex *r, ax_regex_match *out);

@@ -307,8 +307,10 @@ void ax_tokenizer_close(ax_tokenizer *t)
     free(t->bpe.raw);
     free(t->spellings);
     free(t->raws);
-    for (int64_t i = 0; i < t->addeds; i++)
+    for (int64_t i = 0; i < t->addeds; i++) {
         free(t->added[i].text);
+        ax_text_fini(&t->added[i].normal);
+    }
     free(t->added);
     ax_trie_fini(&t->raw_trie);
     ax_trie_fini(&t->normal_trie);

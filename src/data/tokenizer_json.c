@@ -259,16 +259,21 @@ static ax_status find_unknown(ax_bpe *b, const json_t *model, const char *where)
     return AX_OK;
 }
 
-static void warn_of_lost_bytes(const ax_bpe *b, const char *where)
+static ax_status check_bytes(const ax_bpe *b, const char *where)
 {
     int lost = 0;
     for (int i = 0; i < 256; i++)
         lost += b->byte[i] < 0;
+    AX_CHECK(!lost || !b->bytes || !b->byte_fallback, AX_EUNSUPPORTED,
+             "%s: model.byte_fallback behind ByteLevel, with %d bytes that have no token, is not "
+             "supported",
+             where, lost);
     if (lost && b->unknown < 0)
         ax_log(AX_LOG_WARN, "data",
                "%s: %d of the 256 bytes have no token and there is no unk_token; text that needs "
                "them loses them",
                where, lost);
+    return AX_OK;
 }
 
 // ---- the model
@@ -326,7 +331,7 @@ static ax_status read_model(ax_tokenizer *t, const json_t *model, const json_t *
         AX_TRY(read_raw(t, where));
     else
         find_bytes(b);
-    warn_of_lost_bytes(b, where);
+    AX_TRY(check_bytes(b, where));
     return read_merges(t, merges, where);
 }
 
@@ -382,15 +387,14 @@ static ax_status normal_text(const ax_tokenizer *t, const ax_added *a, ax_text *
 
 static ax_status index_added(ax_tokenizer *t, int32_t i)
 {
-    const ax_added *a = &t->added[i];
+    ax_added *a = &t->added[i];
     if (!a->normalized)
         return ax_trie_add(&t->raw_trie, a->text, a->length, i);
-    ax_text text = {0};
-    ax_status st = normal_text(t, a, &text);
-    if (st == AX_OK && text.length)
-        st = ax_trie_add(&t->normal_trie, text.text, text.length, i);
-    ax_text_fini(&text);
-    return st;
+    AX_TRY(normal_text(t, a, &a->normal));
+    AX_CHECK(!a->normal.failed, AX_ENOMEM, "no memory for an added token");
+    if (a->normal.length == 0)
+        return AX_OK;
+    return ax_trie_add(&t->normal_trie, a->normal.text, a->normal.length, i);
 }
 
 static ax_status read_added(ax_tokenizer *t, const json_t *list, const char *where)

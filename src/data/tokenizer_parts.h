@@ -13,6 +13,7 @@ typedef struct ax_added {
     int32_t id;
     char *text;
     size_t length;
+    ax_text normal; // of one with `normalized`: what is looked for, and what it decodes to
     bool single_word, strip_left, strip_right, normalized, special;
 } ax_added;
 
@@ -95,7 +96,7 @@ ax_status ax_step_rewrite(const ax_step *step, const char *s, size_t n, ax_text 
 typedef struct ax_piece { // the bytes of a token when decoded
     size_t at;
     uint32_t length;
-    bool special, is_byte;
+    bool special;
 } ax_piece;
 
 struct ax_tokenizer {
@@ -114,6 +115,7 @@ struct ax_tokenizer {
 
     ax_piece *piece; // of every id
     ax_text pieces;  // their bytes
+    bool each_byte;  // broken bytes decode to a U+FFFD each
     bool spaced;     // decoding writes a blank between tokens: the file names no decoder
     int64_t strip;   // characters taken from the start of a decoded text, each strip_text
     const char *strip_text;

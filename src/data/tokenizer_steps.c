@@ -69,14 +69,6 @@ static ax_status read_count(const json_t *o, const char *key, const char *where,
     return AX_OK;
 }
 
-static ax_status compile(const char *pattern, size_t length, const char *where, ax_regex **out)
-{
-    ax_status st = ax_regex_compile(pattern, length, out);
-    if (st == AX_EFORMAT) // the message lacks the file
-        ax_fail(st, __FILE__, __LINE__, "%s: its pattern cannot be used", where);
-    return st;
-}
-
 // {"String": "..."} or {"Regex": "..."}.
 static ax_status read_pattern(const json_t *o, const char *where, ax_step *s)
 {
@@ -85,7 +77,7 @@ static ax_status read_pattern(const json_t *o, const char *where, ax_step *s)
         const char *text;
         size_t length;
         AX_TRY(ax_json_text(pattern, "Regex", where, &text, &length));
-        return compile(text, length, where, &s->regex);
+        return ax_regex_compile(where, text, length, &s->regex);
     }
     AX_CHECK(json_object_get(pattern, "String"), AX_EFORMAT,
              "%s: 'pattern' must hold a 'String' or a 'Regex'", where);
@@ -127,7 +119,7 @@ static ax_status read_digits(const json_t *o, const char *where, ax_step *s)
     s->kind = AX_STEP_SPLIT;
     AX_TRY(ax_json_bool(o, "individual_digits", false, where, &individual));
     s->behavior = individual ? AX_ISOLATED : AX_CONTIGUOUS;
-    return compile("\\p{N}", 5, where, &s->regex);
+    return ax_regex_compile(where, "\\p{N}", 5, &s->regex);
 }
 
 static ax_status read_byte_level(const json_t *o, const char *where, ax_step *s)
@@ -140,8 +132,8 @@ static ax_status read_byte_level(const json_t *o, const char *where, ax_step *s)
     s->behavior = AX_ISOLATED;
     AX_TRY(copy_text(" ", 1, &s->text));
     s->text_length = 1;
-    return s->split ? compile(ax_byte_level_pattern, strlen(ax_byte_level_pattern), where,
-                              &s->regex)
+    return s->split ? ax_regex_compile(where, ax_byte_level_pattern,
+                                       strlen(ax_byte_level_pattern), &s->regex)
                     : AX_OK;
 }
 
@@ -342,7 +334,7 @@ ax_status ax_steps_read(ax_tokenizer *t, const json_t *root, const char *where)
 static ax_status replace_literal(const ax_step *step, const char *s, size_t n, ax_text *out)
 {
     const char *end = s + n;
-    for (const char *hit; (hit = memmem(s, (size_t)(end - s), step->pattern, step->pattern_length));
+    for (const char *hit; (hit = ax_bytes_find(s, (size_t)(end - s), step->pattern, step->pattern_length));
          s = hit + step->pattern_length) {
         ax_bytes_add(out, s, (size_t)(hit - s));
         ax_bytes_add(out, step->text, step->text_length);

@@ -26,6 +26,12 @@ void ax_bytes_add(ax_text *t, const char *bytes, size_t length)
     t->text[t->length] = 0;
 }
 
+// Sanitizers look at all of what memmem is given, which makes a walk over many hits quadratic.
+const char *ax_bytes_find(const char *s, size_t n, const char *what, size_t length)
+{
+    return length == 1 ? memchr(s, *what, n) : memmem(s, n, what, length);
+}
+
 // ---- characters
 
 // The lowest second byte and the highest that may follow a first byte, and the length.

@@ -10,6 +10,9 @@
 // Appends bytes; the text stays terminated.
 void ax_bytes_add(ax_text *t, const char *bytes, size_t length);
 
+// The first place of `what` in s[0..n), or NULL.
+const char *ax_bytes_find(const char *s, size_t n, const char *what, size_t length);
+
 // Bytes of the character at s[0..n), n > 0, or 0 where it is not valid UTF-8 (overlong forms,
 // surrogates and what lies above U+10FFFF are not). *code may be NULL.
 size_t ax_utf8_next(const char *s, size_t n, uint32_t *code);
