@@ -159,8 +159,8 @@ static ax_status next_id(const char **at, int64_t *id, bool *found)
     if (n == 0)
         return AX_OK;
     snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), *at);
-    AX_CHECK(n < sizeof word && ax_parse_int(word, id) && *id >= 0 && *id <= INT32_MAX,
-             AX_EFORMAT, "'%s' is not a token id", word);
+    AX_CHECK(n < sizeof word && ax_parse_int(word, id) && *id >= 0 && *id <= INT32_MAX, AX_EFORMAT,
+             "'%s' is not a token id", word);
     *at += n;
     return AX_OK;
 }
@@ -168,7 +168,8 @@ static ax_status next_id(const char **at, int64_t *id, bool *found)
 // Bytes come out as they went in.
 static ax_status decode_ids(const request *r, const ax_tokenizer *t, const char *text, ax_text *out)
 {
-    ax_decoder d = {.tokenizer = t, .special = r->literals == AX_LITERALS_ARE_TOKENS, .exact = true};
+    ax_decoder d = {
+        .tokenizer = t, .special = r->literals == AX_LITERALS_ARE_TOKENS, .exact = true};
     bool found;
     int64_t id;
     for (;;) {
@@ -246,8 +247,8 @@ static ax_status inspect(const request *r, const ax_tokenizer *t)
         return inspect_ids(r, t);
     ax_text out = {0};
     int32_t eod = ax_tokenizer_eod(t), bos = ax_tokenizer_bos(t);
-    ax_text_add(&out, r->json ? "{\"vocab\": %lld, \"eod\": %d, \"eod_text\": "
-                              : "vocab %lld\neod %d ",
+    ax_text_add(&out,
+                r->json ? "{\"vocab\": %lld, \"eod\": %d, \"eod_text\": " : "vocab %lld\neod %d ",
                 (long long)ax_tokenizer_vocab(t), (int)eod);
     add_token(t, eod, &out);
     ax_text_add(&out, r->json ? ", \"bos\": %d, \"bos_text\": " : "\nbos %d ", (int)bos);

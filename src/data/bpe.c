@@ -369,8 +369,8 @@ ax_status ax_bpe_encode(const ax_bpe *b, ax_bpe_scratch *s, const char *word, si
             return ax_ids_push(ids, whole);
     }
     AX_TRY(reserve(s, length));
-    int64_t n = b->bytes ? byte_symbols(b, word, length, s->id)
-                         : character_symbols(b, word, length, s->id);
+    int64_t n =
+        b->bytes ? byte_symbols(b, word, length, s->id) : character_symbols(b, word, length, s->id);
     if (n <= SHORT_WORD)
         n = join_short(b, s->id, n);
     else

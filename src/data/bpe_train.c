@@ -46,9 +46,9 @@ struct ax_bpe_trainer {
     entry *queue;
     int64_t queued, queue_room;
     int32_t byte_id[BYTES];
-    int32_t *symbols;   // of all words
-    uint64_t *merge;    // pair of each new id
-    ax_text *spelling;  // of each id
+    int32_t *symbols;  // of all words
+    uint64_t *merge;   // pair of each new id
+    ax_text *spelling; // of each id
     int64_t ids, merges;
 };
 
@@ -407,8 +407,8 @@ ax_status ax_bpe_trainer_open(ax_bpe_trainer **out)
     ax_bpe_trainer *t = calloc(1, sizeof *t);
     if (!t)
         return no_memory();
-    ax_status st =
-        ax_regex_compile("tokenizer", ax_byte_level_pattern, strlen(ax_byte_level_pattern), &t->regex);
+    ax_status st = ax_regex_compile("tokenizer", ax_byte_level_pattern,
+                                    strlen(ax_byte_level_pattern), &t->regex);
     if (st == AX_OK)
         st = ax_regex_open(t->regex, &t->match);
     if (st != AX_OK) {

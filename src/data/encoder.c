@@ -38,8 +38,8 @@ struct ax_encoder {
     size_t start;     // in the text, of the run of valid UTF-8
     size_t piece_at;  // in the text, of what is being normalized and split; for messages
     const char *base; // where that is
-    bool continues;  // what follows bytes that are no character gets nothing put in front
-    bool normalized; // then offsets inside it are not those of the text
+    bool continues;   // what follows bytes that are no character gets nothing put in front
+    bool normalized;  // then offsets inside it are not those of the text
     ax_encoder *next; // resting
 };
 
@@ -57,7 +57,7 @@ static uint64_t hash_word(const char *s, size_t n)
     uint64_t h = n * 0x9E3779B97F4A7C15u;
     for (; n > 8; s += 8, n -= 8)
         h = (h ^ load(s, 8)) * 0xD6E8FEB86659FD93u, h ^= h >> 32;
-    uint64_t tail = n == 8 ? load(s, 8)
+    uint64_t tail = n == 8   ? load(s, 8)
                     : n >= 4 ? load(s, 4) | load(s + n - 4, 4) << 32
                     : n == 3 ? load(s, 2) | load(s + 2, 1) << 16
                     : n == 2 ? load(s, 2)
@@ -256,8 +256,9 @@ static ax_status change(ax_encoder *e, int64_t k, const char **s, size_t *n, boo
     bool begins = *n >= step->text_length && memcmp(*s, step->text, step->text_length) == 0;
     begins = begins || (metaspace && **s == ' ');
     bool inside = e->continues && first;
-    bool prepend = !begins && !inside && (step->prepend == AX_PREPEND_ALWAYS ||
-                               (step->prepend == AX_PREPEND_FIRST && first));
+    bool prepend =
+        !begins && !inside &&
+        (step->prepend == AX_PREPEND_ALWAYS || (step->prepend == AX_PREPEND_FIRST && first));
     if (!prepend && !(metaspace && memchr(*s, ' ', *n)))
         return AX_OK;
     ax_text *out = &e->changed[k];
@@ -353,8 +354,7 @@ static ax_status normalize(ax_encoder *e, const char *s, size_t n, size_t at)
         e->normal[1] = swap;
     }
     AX_CHECK(!e->normal[0].failed, AX_ENOMEM, "no memory to normalize %zu bytes", n);
-    return cut(e, &e->t->normal_trie, e->normal[0].text, e->normal[0].length, at,
-               begin_normalized);
+    return cut(e, &e->t->normal_trie, e->normal[0].text, e->normal[0].length, at, begin_normalized);
 }
 
 // ---- the whole text

@@ -217,10 +217,10 @@ int ax_regex_find(const ax_regex_match *m, const char *text, size_t length, size
     PCRE2_SPTR subject = (PCRE2_SPTR)text;
     size_t limit = MATCH_LIMIT + MATCH_LIMIT_BYTE * (length - at);
     pcre2_set_match_limit(m->context, limit < UINT32_MAX ? (uint32_t)limit : UINT32_MAX);
-    int n = m->regex->compiled ? pcre2_jit_match(code, subject, length, at, PCRE2_NO_UTF_CHECK,
-                                                 m->data, m->context)
-                               : pcre2_match(code, subject, length, at, PCRE2_NO_UTF_CHECK, m->data,
-                                             m->context);
+    int n =
+        m->regex->compiled
+            ? pcre2_jit_match(code, subject, length, at, PCRE2_NO_UTF_CHECK, m->data, m->context)
+            : pcre2_match(code, subject, length, at, PCRE2_NO_UTF_CHECK, m->data, m->context);
     if (n == PCRE2_ERROR_NOMATCH)
         return 0;
     if (n < 0) {

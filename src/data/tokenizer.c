@@ -57,7 +57,8 @@ typedef char path_text[PATH_MAX];
 static ax_status join_path(const char *folder, const char *name, path_text out)
 {
     int n = snprintf(out, sizeof(path_text), "%s/%s", folder, name);
-    AX_CHECK(n > 0 && (size_t)n < sizeof(path_text), AX_EUSAGE, "data.tokenizer: the path is too long");
+    AX_CHECK(n > 0 && (size_t)n < sizeof(path_text), AX_EUSAGE,
+             "data.tokenizer: the path is too long");
     return AX_OK;
 }
 
@@ -106,7 +107,7 @@ static ax_status load_json(const char *path, size_t flags, json_t **out)
 // ---- the ids that end and begin a document
 
 static const char *const usual_ends[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<|eot_id|>",
-                                         "<eos>", "<|im_end|>", NULL};
+                                         "<eos>",         "<|im_end|>",      NULL};
 
 // "eos_token": "</s>", or an object with that as its "content".
 static int32_t named_token(const ax_tokenizer *t, const json_t *config, const char *key)
@@ -237,9 +238,8 @@ static json_t *gpt2_root(json_t *vocab, json_t *merges)
     const char *end = "<|endoftext|>";
     json_t *id = json_object_get(vocab, end), *added = json_array();
     if (json_is_integer(id))
-        json_array_append_new(
-            added, json_pack("{s:I, s:s, s:b}", "id", json_integer_value(id), "content", end,
-                             "special", 1));
+        json_array_append_new(added, json_pack("{s:I, s:s, s:b}", "id", json_integer_value(id),
+                                               "content", end, "special", 1));
     return json_pack("{s:o, s:{s:s, s:b}, s:{s:s, s:b}, s:{s:s, s:o, s:o}}", "added_tokens", added,
                      "pre_tokenizer", "type", "ByteLevel", "add_prefix_space", 0, "decoder", "type",
                      "ByteLevel", "add_prefix_space", 0, "model", "type", "BPE", "vocab", vocab,

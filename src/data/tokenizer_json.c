@@ -35,7 +35,7 @@ int ax_character_byte(uint32_t code)
     if (code >= 0x100 + 68)
         return -1;
     if (code < 0x100 + 33)
-        return (int)code - 0x100; // 0 to 32
+        return (int)code - 0x100;                                  // 0 to 32
     return code < 0x100 + 67 ? (int)code - 0x100 - 33 + 127 : 173; // 127 to 160, and 173
 }
 
@@ -236,9 +236,8 @@ static int fallback_byte(const char *text, size_t length)
 static void find_bytes(ax_bpe *b)
 {
     for (int64_t id = 0; id < b->ids; id++) {
-        int byte = b->spelling[id].text
-                       ? fallback_byte(b->spelling[id].text, b->spelling[id].length)
-                       : -1;
+        int byte =
+            b->spelling[id].text ? fallback_byte(b->spelling[id].text, b->spelling[id].length) : -1;
         if (byte >= 0)
             b->byte[byte] = (int32_t)id;
     }

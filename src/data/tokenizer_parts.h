@@ -145,6 +145,7 @@ ax_status ax_pieces_build(ax_tokenizer *t, const char *where);
 void ax_encoder_free(ax_encoder *e); // and the chain of resting ones behind it
 
 // Members of an object, or AX_EFORMAT with the file and the path of the key.
-ax_status ax_json_bool(const json_t *o, const char *key, bool missing, const char *where, bool *out);
+ax_status ax_json_bool(const json_t *o, const char *key, bool missing, const char *where,
+                       bool *out);
 ax_status ax_json_text(const json_t *o, const char *key, const char *where, const char **out,
                        size_t *length);

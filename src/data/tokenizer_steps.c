@@ -100,8 +100,8 @@ static int64_t choice(const char *word, const char *const *list)
 
 static ax_status read_split(const json_t *o, const char *where, ax_step *s)
 {
-    static const char *const behaviors[] = {
-        "Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous", NULL};
+    static const char *const behaviors[] = {"Removed",        "Isolated",   "MergedWithPrevious",
+                                            "MergedWithNext", "Contiguous", NULL};
     const char *behavior;
     size_t length;
     s->kind = AX_STEP_SPLIT;
@@ -132,8 +132,8 @@ static ax_status read_byte_level(const json_t *o, const char *where, ax_step *s)
     s->behavior = AX_ISOLATED;
     AX_TRY(copy_text(" ", 1, &s->text));
     s->text_length = 1;
-    return s->split ? ax_regex_compile(where, ax_byte_level_pattern,
-                                       strlen(ax_byte_level_pattern), &s->regex)
+    return s->split ? ax_regex_compile(where, ax_byte_level_pattern, strlen(ax_byte_level_pattern),
+                                       &s->regex)
                     : AX_OK;
 }
 
@@ -233,13 +233,9 @@ typedef struct section {
     const part *part;
 } section;
 
-static const part normalizer_parts[] = {{"NFC", read_form},
-                                        {"NFD", read_form},
-                                        {"NFKC", read_form},
-                                        {"NFKD", read_form},
-                                        {"Prepend", read_prepend},
-                                        {"Replace", read_replace},
-                                        {NULL, NULL}};
+static const part normalizer_parts[] = {
+    {"NFC", read_form},        {"NFD", read_form},        {"NFKC", read_form}, {"NFKD", read_form},
+    {"Prepend", read_prepend}, {"Replace", read_replace}, {NULL, NULL}};
 static const part splitter_parts[] = {{"ByteLevel", read_byte_level},
                                       {"Split", read_split},
                                       {"Digits", read_digits},
@@ -334,7 +330,8 @@ ax_status ax_steps_read(ax_tokenizer *t, const json_t *root, const char *where)
 static ax_status replace_literal(const ax_step *step, const char *s, size_t n, ax_text *out)
 {
     const char *end = s + n;
-    for (const char *hit; (hit = ax_bytes_find(s, (size_t)(end - s), step->pattern, step->pattern_length));
+    for (const char *hit;
+         (hit = ax_bytes_find(s, (size_t)(end - s), step->pattern, step->pattern_length));
          s = hit + step->pattern_length) {
         ax_bytes_add(out, s, (size_t)(hit - s));
         ax_bytes_add(out, step->text, step->text_length);

@@ -179,8 +179,8 @@ static utf8proc_option_t options_of(ax_normal_form form)
 static ax_status normalize_run(utf8proc_option_t options, const char *s, size_t n, ax_text *out)
 {
     utf8proc_uint8_t *text = NULL;
-    utf8proc_ssize_t length = utf8proc_map((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &text,
-                                           options);
+    utf8proc_ssize_t length =
+        utf8proc_map((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &text, options);
     AX_CHECK(length >= 0, length == UTF8PROC_ERROR_NOMEM ? AX_ENOMEM : AX_EFORMAT,
              "normal form of %zu bytes: %s", n, utf8proc_errmsg(length));
     ax_bytes_add(out, (const char *)text, (size_t)length);

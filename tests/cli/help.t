@@ -7,6 +7,7 @@ $ axonn help
 |     train      pretrain or continue training a model on text
 |     generate   continue a prompt with a trained model
 |     eval       token-weighted loss and perplexity of a model on data
+|     tokenizer  train a byte-level BPE; encode, decode, inspect
 |     selftest   prove on this machine that a model and grid give the serial numbers
 |     info       build, devices, instruction sets, libraries, ranks and how they were found
 |     help       this list, the page of a verb, or all keys
@@ -57,6 +58,7 @@ $ for v in $(axonn help | awk '/^    [a-z]/ { print $1 }'); do axonn help $v | h
 | axonn train: pretrain or continue training a model on text
 | axonn generate: continue a prompt with a trained model
 | axonn eval: token-weighted loss and perplexity of a model on data
+| axonn tokenizer: train a byte-level BPE; encode, decode, inspect
 | axonn selftest: prove on this machine that a model and grid give the serial numbers
 | axonn info: build, devices, instruction sets, libraries, ranks and how they were found
 | axonn help: this list, the page of a verb, or all keys

@@ -32,7 +32,8 @@ static void use(const ax_tokenizer *t, const char *text, size_t length, ax_liter
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char usual[] = "It's 12 \xC3\xA9t\xC3\xA9  <s>a</s> \xFF\r\n \xE6\x97\xA5\xE6\x9C\xAC";
+    static const char usual[] =
+        "It's 12 \xC3\xA9t\xC3\xA9  <s>a</s> \xFF\r\n \xE6\x97\xA5\xE6\x9C\xAC";
     const char *json = (const char *)data, *zero = size ? memchr(data, 0, size) : NULL;
     size_t length = zero ? (size_t)(zero - json) : size;
     ax_tokenizer *t;

@@ -87,8 +87,10 @@ static void a_name_that_is_no_file_is_refused(void **state)
     (void)state;
     ax_tokenizer *other = NULL;
     assert_int_equal(ax_tokenizer_open("gpt2", &other), AX_EUSAGE);
-    assert_string_equal(ax_error_text(), "data.tokenizer=gpt2: No such file or directory; give byte, a tokenizer.json "
-                        "or its directory");
+    assert_string_equal(
+        ax_error_text(),
+        "data.tokenizer=gpt2: No such file or directory; give byte, a tokenizer.json "
+        "or its directory");
     assert_null(other);
 }
 

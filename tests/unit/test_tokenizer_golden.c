@@ -209,8 +209,8 @@ static int check_pipeline(const json_t *base, const json_t *row)
         const json_t *text = json_array_get(one, 0), *ids = json_array_get(one, 1);
         const json_t *decoded = json_array_get(one, 2);
         bool same = encodes(e, json_string_value(text), json_string_length(text), ids);
-        same = decodes(t, ids, true, json_string_value(decoded), json_string_length(decoded)) &&
-               same;
+        same =
+            decodes(t, ids, true, json_string_value(decoded), json_string_length(decoded)) && same;
         if (!same)
             fprintf(stderr, "%s: text '%s'\n", parts, json_string_value(text));
         bad += !same;

@@ -45,7 +45,8 @@ static void refuse_all(const bad *list, size_t count)
 }
 #define REFUSE_ALL(list) refuse_all(list, sizeof(list) / sizeof(list)[0])
 
-#define MODEL(vocab, merges) "\"model\":{\"type\":\"BPE\",\"vocab\":" vocab ",\"merges\":" merges "}"
+#define MODEL(vocab, merges)                                                                       \
+    "\"model\":{\"type\":\"BPE\",\"vocab\":" vocab ",\"merges\":" merges "}"
 #define PLAIN MODEL("{\"a\":0,\"b\":1,\"ab\":2}", "[\"a b\"]")
 
 static void what_is_no_json_is_refused_with_line_and_byte(void **state)
@@ -218,16 +219,17 @@ static void a_directory_says_what_it_lacks(void **state)
 static void a_pattern_that_runs_away_names_the_byte(void **state)
 {
     (void)state;
-    static const char json[] =
-        "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(x+x+)+[yz]\"},\"behavior\":"
-        "\"Isolated\"}," MODEL("{\"x\":0,\" \":1}", "[]") "}";
+    static const char json[] = "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(x+"
+                               "x+)+[yz]\"},\"behavior\":"
+                               "\"Isolated\"}," MODEL("{\"x\":0,\" \":1}", "[]") "}";
     ax_tokenizer *t;
     ax_ids ids = {0};
     char text[64];
     assert_int_equal(ax_tokenizer_parse("t.json", json, strlen(json), &t), AX_OK);
     memset(text, 'x', sizeof text);
     assert_int_equal(ax_tokenizer_encode(t, text, sizeof text, &ids), AX_EFORMAT);
-    assert_string_equal(ax_error_text(), "byte 0 of the text: the split pattern met the match limit");
+    assert_string_equal(ax_error_text(),
+                        "byte 0 of the text: the split pattern met the match limit");
     assert_int_equal(ids.count, 0);
     memcpy(text, " \xFF ", 3);
     assert_int_equal(ax_tokenizer_encode(t, text, sizeof text, &ids), AX_EFORMAT);

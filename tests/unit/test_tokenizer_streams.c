@@ -48,8 +48,9 @@ static void encode(const ax_tokenizer *t, const char *text, size_t n, ax_ids *id
 static void every_piece_of_a_stream_is_whole_characters(void **state)
 {
     (void)state;
-    static const char text[] = "na\xC3\xAFve \xE6\x97\xA5\xE6\x9C\xAC \xF0\x9F\x98\x80\xF0\x9F\x9A\x80 "
-                               "\xE0\xA4\xA8\xE0\xA4\xAE end";
+    static const char text[] =
+        "na\xC3\xAFve \xE6\x97\xA5\xE6\x9C\xAC \xF0\x9F\x98\x80\xF0\x9F\x9A\x80 "
+        "\xE0\xA4\xA8\xE0\xA4\xAE end";
     for (int k = 0; k < KINDS; k++) {
         ax_ids ids = {0};
         ax_text all = {0};
@@ -121,7 +122,8 @@ static void special_tokens_in_a_text_are_text_unless_asked_for(void **state)
 
 // ---- threads
 
-static const char shared_text[] = "The quick brown fox, doesn't it?  12345 \xC3\xBC\xE6\x97\xA5 \xFF";
+static const char shared_text[] =
+    "The quick brown fox, doesn't it?  12345 \xC3\xBC\xE6\x97\xA5 \xFF";
 
 static void *encode_often(void *state)
 {

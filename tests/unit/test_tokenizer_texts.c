@@ -71,9 +71,8 @@ static void check(const char *name, const char *file, long long count, uint64_t 
         json_t *object = json_loadb(line, (size_t)n, JSON_ALLOW_NUL, NULL);
         const json_t *text = json_object_get(object, "text");
         ids.count = 0;
-        assert_int_equal(ax_tokenizer_encode(t, json_string_value(text), json_string_length(text),
-                                             &ids),
-                         AX_OK);
+        assert_int_equal(
+            ax_tokenizer_encode(t, json_string_value(text), json_string_length(text), &ids), AX_OK);
         hash = hash_ids(hash, &ids);
         found += ids.count;
         json_decref(object);
@@ -108,7 +107,8 @@ static void whole_texts_have_the_ids_of_the_library(void **state)
 static void vocab_and_merges_are_the_same_tokenizer_as_the_json(void **state)
 {
     (void)state;
-    static const char text[] = "It's 1984:\r\n <|endoftext|> na\xC3\xAFve \xF0\x9F\x98\x80  \xFF end ";
+    static const char text[] =
+        "It's 1984:\r\n <|endoftext|> na\xC3\xAFve \xF0\x9F\x98\x80  \xFF end ";
     char folder[] = "/tmp/test_tokenizer_XXXXXX", command[8400];
     ax_tokenizer *one, *two;
     ax_ids a = {0}, b = {0};
@@ -117,8 +117,9 @@ static void vocab_and_merges_are_the_same_tokenizer_as_the_json(void **state)
         skip();
     }
     assert_non_null(mkdtemp(folder));
-    snprintf(command, sizeof command, "cp '%s/tokenizers/gpt2/vocab.json' '%s/tokenizers/gpt2/merges.txt' %s",
-             data_folder(), data_folder(), folder);
+    snprintf(command, sizeof command,
+             "cp '%s/tokenizers/gpt2/vocab.json' '%s/tokenizers/gpt2/merges.txt' %s", data_folder(),
+             data_folder(), folder);
     assert_int_equal(system(command), 0);
     assert_int_equal(open_named("gpt2", &one), AX_OK);
     assert_int_equal(ax_tokenizer_open(folder, &two), AX_OK);

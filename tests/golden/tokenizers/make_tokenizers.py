@@ -1,22 +1,28 @@
 #!/usr/bin/env python3
 """Makes the tokenizers, texts and ids of the tests beside it, with the Hugging Face library.
 
-    python3 tests/golden/tokenizers/make_tokenizers.py        (tokenizers 0.23)
+    python3 tests/golden/tokenizers/make_tokenizers.py [--train]       (tokenizers 0.23)
 
-gpt2.json, llama2.json and llama3.json are small tokenizers of those three kinds, trained on the
-sentences below. hostile.jsonl holds one text a line, as the hex digits of its bytes, with the ids
-of each tokenizer, once with the texts of special tokens taken as tokens ("tokens") and once as text
-("text"), and what decoding gives. Bytes that are not UTF-8 never reach the library: for them the
-ids are those of the bytes between the valid runs, a run behind such bytes gets no "▁" in front, and there
-is no "decoded". pipelines.jsonl holds one tokenizer a line, as
-the parts that replace those of pipeline.json, with texts and ids.
+The library's trainer breaks ties by chance: tokenizers that are there are kept unless --train asks
+for new ones.
+
+gpt2.json, llama2.json, llama3.json  small tokenizers of those kinds, trained on SENTENCES.
+hostile.jsonl    a text a line: the hex digits of its bytes, and of each tokenizer the ids with the
+                 literals of special tokens taken as text ("text") and, where they differ, as tokens
+                 ("tokens"), and what decoding "text" gives. Bytes that are not UTF-8 never reach
+                 the library: they have the ids of bytes, the run behind them gets no "▁" in front,
+                 and there is no "decoded".
+pipelines.jsonl  a tokenizer a line: the parts that replace those of pipeline.json, and texts with
+                 ids and decoded text.
+trained.json     a text, and the merges that training on it gives.
 """
 import copy
 import json
 import pathlib
 import random
+import sys
 
-from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers,
+from tokenizers import (Regex, Tokenizer, decoders, models, normalizers,
                         pre_tokenizers, trainers)
 
 here = pathlib.Path(__file__).parent
@@ -34,7 +40,7 @@ Le cœur déçu mais l'âme plutôt naïve, Louÿs rêva de crapaüter en canoë
 다람쥐 헌 쳇바퀴에 타고파.
 नमस्ते दुनिया, यह एक वाक्य है।
 صِف خَلقَ خَودِ كَمِثلِ الشَمسِ إِذ بَزَغَت
-Hello   world,  with   spaces\tand\ttabs\r\nand lines\n\n\nbetween them.   
+Hello   world,  with   spaces\tand\ttabs\r\nand lines\n\n\nbetween them.\x20\x20\x20
 \U0001f600\U0001f680 emoji \U0001f468\u200d\U0001f469\u200d\U0001f467 and flags \U0001f1e9\U0001f1ea!""".split("\n")
 
 SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -308,11 +314,15 @@ def write_trained():
     (here / "trained.json").write_text(json.dumps({"text": text, "merges": merges}) + "\n")
 
 
+def kind(name, train):
+    path = here / f"{name}.json"
+    if "--train" in sys.argv or not path.exists():
+        path.write_text(train().to_str() + "\n")
+    return Tokenizer.from_file(str(path))
+
+
 def main():
-    kinds = {"gpt2": gpt2(), "llama2": llama2(), "llama3": llama3()}
-    for name, t in kinds.items():
-        (here / f"{name}.json").write_text(t.to_str() + "\n")
-    write_hostile(kinds)
+    write_hostile({"gpt2": kind("gpt2", gpt2), "llama2": kind("llama2", llama2), "llama3": kind("llama3", llama3)})
     write_pipelines()
     write_trained()
 
