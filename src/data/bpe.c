@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHORT_WORD = 48, JOINT_BITS = 1 << 19 };
+enum { SHORT_WORD = 48, LONG_WORD = 1 << 14, JOINT_BITS = 1 << 19 };
 
 // ---- strings to ids
 
@@ -127,6 +127,7 @@ ax_status ax_bpe_build(ax_bpe *b, const ax_bpe_merge *merge, int64_t merges)
     b->pair = malloc(slots * sizeof *b->pair);
     AX_CHECK(b->pair, AX_ENOMEM, "no memory for %lld merges", (long long)merges);
     b->pair_mask = slots - 1;
+    b->merges = merges;
     for (uint64_t i = 0; i < slots; i++)
         b->pair[i].rank = -1;
     for (int64_t i = 0; i < merges; i++)
@@ -173,7 +174,7 @@ void ax_bpe_scratch_fini(ax_bpe_scratch *s)
     free(s->id);
     free(s->next);
     free(s->previous);
-    free(s->heap);
+    ax_bpe_queue_fini(&s->queue);
     *s = (ax_bpe_scratch){0};
 }
 
@@ -275,56 +276,15 @@ static int64_t join_short(const ax_bpe *b, int32_t *id, int64_t n)
     }
 }
 
-static void sift_up(uint64_t *heap, int64_t at)
-{
-    uint64_t key = heap[at];
-    for (int64_t up; at > 0 && heap[up = (at - 1) / 4] > key; at = up)
-        heap[at] = heap[up];
-    // the loop leaves `at` where the key belongs
-    heap[at] = key;
-}
-
-static uint64_t pop(ax_bpe_scratch *s)
-{
-    uint64_t top = s->heap[0], key = s->heap[--s->heap_count];
-    int64_t at = 0, n = s->heap_count;
-    for (;;) {
-        int64_t child = at * 4 + 1, least = child;
-        if (child >= n)
-            break;
-        for (int64_t i = child + 1; i < child + 4 && i < n; i++)
-            if (s->heap[i] < s->heap[least])
-                least = i;
-        if (s->heap[least] >= key)
-            break;
-        s->heap[at] = s->heap[least];
-        at = least;
-    }
-    s->heap[at] = key;
-    return top;
-}
-
 static ax_status push(const ax_bpe *b, ax_bpe_scratch *s, int32_t at)
 {
     const ax_bpe_pair *pair = find_pair(b, s->id[at], s->id[s->next[at]]);
-    if (!pair)
-        return AX_OK;
-    if (s->heap_count == s->heap_room) {
-        int64_t room = s->heap_room ? s->heap_room * 2 : 1024;
-        uint64_t *heap = realloc(s->heap, (size_t)room * sizeof *heap);
-        AX_CHECK(heap, AX_ENOMEM, "no memory for the merges of a long word");
-        s->heap = heap;
-        s->heap_room = room;
-    }
-    s->heap[s->heap_count++] = (uint64_t)pair->rank << 32 | (uint32_t)at;
-    sift_up(s->heap, s->heap_count - 1);
-    return AX_OK;
+    return pair ? ax_bpe_queue_push(&s->queue, pair->rank, at) : AX_OK;
 }
 
 // Joins the pair of a queue entry unless it went stale, and queues the pairs that this makes.
-static ax_status join_at(const ax_bpe *b, ax_bpe_scratch *s, uint64_t entry)
+static ax_status join_at(const ax_bpe *b, ax_bpe_scratch *s, int32_t rank, int32_t at)
 {
-    int32_t at = (int32_t)(uint32_t)entry, rank = (int32_t)(entry >> 32);
     if (s->id[at] < 0 || s->next[at] < 0)
         return AX_OK;
     int32_t right = s->next[at];
@@ -334,30 +294,31 @@ static ax_status join_at(const ax_bpe *b, ax_bpe_scratch *s, uint64_t entry)
     s->id[at] = pair->joined;
     s->id[right] = -1;
     s->next[at] = s->next[right];
-    if (s->next[at] >= 0) {
+    if (s->next[at] >= 0)
         s->previous[s->next[at]] = at;
-        AX_TRY(push(b, s, at));
-    }
-    return s->previous[at] >= 0 ? push(b, s, s->previous[at]) : AX_OK;
+    if (s->previous[at] >= 0) // first, for the queue likes the left before the right
+        AX_TRY(push(b, s, s->previous[at]));
+    return s->next[at] >= 0 ? push(b, s, at) : AX_OK;
 }
 
 static ax_status join_long(const ax_bpe *b, ax_bpe_scratch *s, int64_t *count)
 {
     int64_t n = *count, kept = 0;
-    s->heap_count = 0;
+    int32_t rank, at;
+    AX_TRY(ax_bpe_queue_begin(&s->queue, n > LONG_WORD ? b->merges : 0));
     for (int64_t i = 0; i < n; i++) {
         s->next[i] = i + 1 < n ? (int32_t)i + 1 : -1;
         s->previous[i] = (int32_t)i - 1;
     }
     for (int64_t i = 0; i + 1 < n; i++)
         AX_TRY(push(b, s, (int32_t)i));
-    while (s->heap_count > 0)
-        AX_TRY(join_at(b, s, pop(s)));
+    while (ax_bpe_queue_pop(&s->queue, &rank, &at))
+        AX_TRY(join_at(b, s, rank, at));
     for (int64_t i = 0; i < n; i++)
         if (s->id[i] >= 0)
             s->id[kept++] = s->id[i];
     *count = kept;
-    return AX_OK;
+    return ax_bpe_queue_begin(&s->queue, 0);
 }
 
 ax_status ax_bpe_encode(const ax_bpe *b, ax_bpe_scratch *s, const char *word, size_t length,

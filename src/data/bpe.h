@@ -4,6 +4,7 @@
 // a character without a token becomes its bytes' tokens <0x00>..<0xFF> or the unknown token. Then
 // the pair of lowest rank is joined, the leftmost on a tie, until none is left.
 #pragma once
+#include "data/bpe_queue.h"
 #include "data/tokenizer.h"
 
 #include <stdbool.h>
@@ -32,6 +33,7 @@ typedef struct ax_bpe {
     ax_spell_map map;      // of `raw` with `bytes`, else of `spelling`
     ax_bpe_pair *pair;
     uint64_t pair_mask;
+    int64_t merges;
     uint64_t *joint; // bits of hashed character pairs that a merge may join; NULL: no cutting
     int32_t byte[256];
     int32_t unknown; // id; -1: none
@@ -52,8 +54,8 @@ void ax_bpe_fini(ax_bpe *b); // the tables; spelling and raw belong to the calle
 // Memory of one thread for words of any length; zero-initialised is empty.
 typedef struct ax_bpe_scratch {
     int32_t *id, *next, *previous;
-    uint64_t *heap;
-    int64_t room, heap_room, heap_count;
+    int64_t room;
+    ax_bpe_queue queue;
 } ax_bpe_scratch;
 void ax_bpe_scratch_fini(ax_bpe_scratch *s);
 

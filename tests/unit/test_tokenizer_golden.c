@@ -177,6 +177,38 @@ static void hostile_texts_have_the_ids_of_the_library(void **state)
     }
 }
 
+// Long words take another way through the merges than short ones.
+static void a_long_word_has_the_ids_of_the_library(void **state)
+{
+    (void)state;
+    enum { LETTERS = 40000 };
+    char *text = malloc(LETTERS), name[32];
+    long long count;
+    unsigned long long want;
+    uint32_t x = 1;
+    for (int i = 0; i < LETTERS; i++) {
+        x = (x * 1103515245u + 12345u) & 0x7FFFFFFF;
+        text[i] = "aehtnios"[x >> 16 & 7];
+    }
+    FILE *f = lines_of("long_sums.txt");
+    while (fscanf(f, "%31s %lld %llx", name, &count, &want) == 3) {
+        ax_tokenizer *t;
+        ax_ids ids = {0};
+        unsigned long long hash = 0xCBF29CE484222325u;
+        open_kind(name, &t);
+        assert_int_equal(ax_tokenizer_encode(t, text, LETTERS, &ids), AX_OK);
+        for (int64_t i = 0; i < ids.count; i++)
+            for (int j = 0; j < 32; j += 8)
+                hash = (hash ^ ((uint32_t)ids.id[i] >> j & 0xFF)) * 0x100000001B3u;
+        assert_int_equal(ids.count, count);
+        assert_true(hash == want);
+        ax_ids_fini(&ids);
+        ax_tokenizer_close(t);
+    }
+    fclose(f);
+    free(text);
+}
+
 // ---- every component
 
 static json_t *with_parts(const json_t *base, json_t *parts)
@@ -247,6 +279,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hostile_texts_have_the_ids_of_the_library),
+        cmocka_unit_test(a_long_word_has_the_ids_of_the_library),
         cmocka_unit_test(every_component_gives_the_ids_and_texts_of_the_library),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,6 +14,7 @@ hostile.jsonl    a text a line: the hex digits of its bytes, and of each tokeniz
                  and there is no "decoded".
 pipelines.jsonl  a tokenizer a line: the parts that replace those of pipeline.json, and texts with
                  ids and decoded text.
+long_sums.txt    of each tokenizer, the number and the 64-bit FNV-1a hash of the ids of long_word().
 trained.json     a text, and the merges that training on it gives.
 """
 import copy
@@ -314,6 +315,24 @@ def write_trained():
     (here / "trained.json").write_text(json.dumps({"text": text, "merges": merges}) + "\n")
 
 
+def long_word():
+    """40000 letters without a blank, as the test makes them, too."""
+    state, letters = 1, []
+    for _ in range(40000):
+        state = (state * 1103515245 + 12345) % 2**31
+        letters.append("aehtnios"[state >> 16 & 7])
+    return "".join(letters)
+
+
+def write_long(kinds):
+    with open(here / "long_sums.txt", "w") as f:
+        for name, t in kinds.items():
+            ids, h = t.encode(long_word(), add_special_tokens=False).ids, 0xcbf29ce484222325
+            for byte in b"".join(i.to_bytes(4, "little") for i in ids):
+                h = (h ^ byte) * 0x100000001b3 % 2**64
+            f.write(f"{name} {len(ids)} {h:016x}\n")
+
+
 def kind(name, train):
     path = here / f"{name}.json"
     if "--train" in sys.argv or not path.exists():
@@ -322,7 +341,9 @@ def kind(name, train):
 
 
 def main():
-    write_hostile({"gpt2": kind("gpt2", gpt2), "llama2": kind("llama2", llama2), "llama3": kind("llama3", llama3)})
+    kinds = {"gpt2": kind("gpt2", gpt2), "llama2": kind("llama2", llama2), "llama3": kind("llama3", llama3)}
+    write_hostile(kinds)
+    write_long(kinds)
     write_pipelines()
     write_trained()
 
