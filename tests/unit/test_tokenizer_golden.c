@@ -31,7 +31,7 @@ static json_t *load(const char *name)
 
 static void open_kind(const char *kind, ax_tokenizer **t)
 {
-    char name[32];
+    char name[64];
     snprintf(name, sizeof name, "%s.json", kind);
     char *path = golden(name);
     assert_int_equal(ax_tokenizer_open(path, t), AX_OK);
