@@ -23,6 +23,12 @@ const ax_verb ax_verbs[] = {
      "axonn convert llama-3.2-1b start\n"
      "axonn convert out/book book-hf convert.dtype=bf16",
      ax_cmd_convert},
+    {"tokenizer", "train a byte-level BPE; encode, decode, inspect",
+     "axonn tokenizer encode data.tokenizer=models/llama book.txt\n"
+     "axonn tokenizer decode data.tokenizer=models/llama ids.txt\n"
+     "axonn tokenizer inspect data.tokenizer=models/llama 0 1 2\n"
+     "axonn tokenizer train data.train=book.txt tokenizer.vocab=4096 out=models/book",
+     ax_cmd_tokenizer},
     {"selftest", "prove on this machine that a model and grid give the serial numbers",
      "axonn selftest --ranks 8 --grid x=2,y=2,z=2\n"
      "axonn selftest model.preset=gpt2-124m --grid x=3,z=2\n"
@@ -45,9 +51,9 @@ static const ax_verb *find(const char *name)
 
 static ax_status unknown(const char *name)
 {
-    const char *names[16];
+    const char *names[32];
     int n = 0;
-    for (const ax_verb *v = ax_verbs; v->name && n < 15; v++)
+    for (const ax_verb *v = ax_verbs; v->name && n < 31; v++)
         names[n++] = v->name;
     names[n] = NULL;
     const char *near = ax_nearest(name, names);

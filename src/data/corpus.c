@@ -15,7 +15,7 @@ const ax_option ax_data_option_table[] = {
     {"data.valid", AX_OPT_LIST, offsetof(ax_data_options, valid), "", "",
      "held-out files; empty: the tail of data.train"},
     {"data.tokenizer", AX_OPT_TEXT, offsetof(ax_data_options, tokenizer), "byte", "",
-     "byte: 256 bytes and one end-of-document id"},
+     "byte (256 bytes and one end-of-document id), or a tokenizer.json or its directory"},
     {"data.text_key", AX_OPT_TEXT, offsetof(ax_data_options, text_key), "text", "",
      "key that holds the text of a JSONL object"},
     {"data.valid_fraction", AX_OPT_REAL, offsetof(ax_data_options, valid_fraction), "0.05",
@@ -187,6 +187,10 @@ static ax_status load(ax_corpus *c, const ax_data_options *o, bool scoring)
 static ax_status open_corpus(const ax_data_options *options, const ax_tokenizer *t, bool scoring,
                              ax_corpus **out)
 {
+    AX_CHECK(ax_tokenizer_eod(t) >= 0, AX_EUSAGE,
+             "data.tokenizer=%s has no token that ends a document; name one as eos_token in a "
+             "tokenizer_config.json beside it",
+             ax_tokenizer_name(t));
     ax_corpus *c = calloc(1, sizeof *c);
     AX_CHECK(c, AX_ENOMEM, "no memory for the corpus");
     c->tokenizer = t;

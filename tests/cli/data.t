@@ -20,7 +20,7 @@ $ printf '{"text": "one"}\n{"text": \n' >b.jsonl; axonn train data.train=b.jsonl
 [1]
 $ awk 'BEGIN { for (i = 0; i < 400; i++) print i, i * i }' >squares.txt
 $ axonn train data.train=squares.txt data.tokenizer=words
-! axonn: error: data.tokenizer=words: only 'byte' in this version
+! axonn: error: data.tokenizer=words: No such file or directory; give byte, a tokenizer.json or its directory
 [2]
 $ axonn train data.train=squares.txt model.preset=tiny model.vocab=100
 ! axonn: error: model.vocab=100 is smaller than the 257 ids of data.tokenizer=byte

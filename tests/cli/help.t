@@ -8,6 +8,7 @@ $ axonn help
 |     generate   continue a prompt with a trained model
 |     eval       token-weighted loss and perplexity of a model on data
 |     convert    a Hugging Face directory to a checkpoint, a checkpoint or run to such a directory
+|     tokenizer  train a byte-level BPE; encode, decode, inspect
 |     selftest   prove on this machine that a model and grid give the serial numbers
 |     info       build, devices, instruction sets, libraries, ranks and how they were found
 |     help       this list, the page of a verb, or all keys
@@ -60,6 +61,7 @@ $ for v in $(axonn help | awk '/^    [a-z]/ { print $1 }'); do axonn help $v | h
 | axonn generate: continue a prompt with a trained model
 | axonn eval: token-weighted loss and perplexity of a model on data
 | axonn convert: a Hugging Face directory to a checkpoint, a checkpoint or run to such a directory
+| axonn tokenizer: train a byte-level BPE; encode, decode, inspect
 | axonn selftest: prove on this machine that a model and grid give the serial numbers
 | axonn info: build, devices, instruction sets, libraries, ranks and how they were found
 | axonn help: this list, the page of a verb, or all keys
