@@ -97,7 +97,7 @@ int main(int argc, char **argv)
     }
     const ax_verb *verb = find(argv[1]);
     ax_status st = verb ? verb->run(argc - 2, argv + 2) : unknown(argv[1]);
-    if (fflush(stdout) != 0 && st == AX_OK)
+    if ((fflush(stdout) != 0 || ferror(stdout)) && st == AX_OK)
         st = ax_fail(AX_EIO, __FILE__, __LINE__, "the answer could not be written: %s",
                      strerror(errno));
     return exit_status(st);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 const ax_option ax_data_option_table[] = {
     {"data.train", AX_OPT_LIST, offsetof(ax_data_options, train), "", "",
@@ -121,6 +122,10 @@ static ax_status read_text(ax_corpus *c, FILE *f, const char *path)
 
 static ax_status read_file(ax_corpus *c, const char *path)
 {
+    struct stat about;
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode))
+        AX_FAIL(AX_EUSAGE, "%s: not a regular file; pipes and devices have no end to wait for",
+                path);
     FILE *f = fopen(path, "rb");
     AX_CHECK(f, errno == ENOENT ? AX_EUSAGE : AX_EIO, "%s: %s", path, strerror(errno));
     const char *dot = strrchr(path, '.');

@@ -15,6 +15,11 @@ int ax_device_cores(void)
     return count > 0 ? count : 1;
 }
 
+double ax_device_memory(void)
+{
+    return (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+}
+
 static uint64_t mix(uint64_t hash, const void *bytes, size_t count) // FNV-1a
 {
     for (size_t i = 0; i < count; i++)

@@ -91,6 +91,8 @@ bool ax_device_has_bf16(const char *name);
 
 // Cores this process may run on.
 int ax_device_cores(void);
+// Bytes of memory of this machine.
+double ax_device_memory(void);
 // Equal for two processes that run on the same machine and may use the same cores.
 uint64_t ax_device_cores_id(void);
 

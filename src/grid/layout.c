@@ -1,5 +1,7 @@
 #include "grid/layout.h"
 
+#include "dev/kern.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +18,11 @@ static bool cut(char *why, const char *what, int64_t size, const char *axis, int
 
 static bool cut_model(const ax_arch *a, const ax_grid_shape *s, char *why)
 {
+    if (a->head_dim > AX_HEAD_DIM_MAX) {
+        snprintf(why, REASON, "model.head_dim %lld is above %d, the widest head the kernels take",
+                 (long long)a->head_dim, AX_HEAD_DIM_MAX);
+        return false;
+    }
     if (!cut(why, "model.heads", a->heads, "x", s->x) ||
         !cut(why, "model.ffn", a->ffn, "x", s->x) ||
         !cut(why, "model.hidden", a->hidden, "y", s->y))
@@ -100,24 +107,40 @@ static bool fits(const ax_arch *a, const ax_grid_shape *s, int64_t batch, int64_
     return true;
 }
 
-bool ax_layout_grid(int ranks, int i, ax_grid_shape *out)
+// Walks all grids of `ranks` ranks in the documented order; zeros start it.
+typedef struct walk {
+    int plane, y, z;
+} walk;
+
+static bool next_grid(int ranks, walk *w, ax_grid_shape *out)
 {
-    for (int plane = 1; plane <= ranks; plane++) {
-        if (ranks % plane)
+    if (w->plane == 0)
+        *w = (walk){1, 1, 0};
+    for (; w->plane <= ranks; w->plane++, w->y = 1, w->z = 0) {
+        if (ranks % w->plane)
             continue;
-        int rest = ranks / plane;
-        for (int y = 1; y <= plane; y++) {
-            if (plane % y)
+        int rest = ranks / w->plane;
+        for (; w->y <= w->plane; w->y++, w->z = 0) {
+            if (w->plane % w->y)
                 continue;
-            for (int z = 1; z <= rest; z++) {
-                if (rest % z || i-- > 0)
+            while (++w->z <= rest) {
+                if (rest % w->z)
                     continue;
-                *out = (ax_grid_shape){plane / y, y, z, rest / z, "xyzd"};
+                *out = (ax_grid_shape){w->plane / w->y, w->y, w->z, rest / w->z, "xyzd"};
                 return true;
             }
         }
     }
     return false;
+}
+
+bool ax_layout_grid(int ranks, int i, ax_grid_shape *out)
+{
+    walk w = {0};
+    bool there = true;
+    for (int k = 0; k <= i && there; k++)
+        there = next_grid(ranks, &w, out);
+    return there;
 }
 
 static double distance(const ax_grid_shape *a, const ax_grid_shape *b)
@@ -136,7 +159,8 @@ static void nearest(const ax_arch *a, const ax_grid_shape *s, int64_t batch, int
     int n = 0;
     ax_layout l;
     char why[REASON];
-    for (int i = 0; ax_layout_grid(ax_grid_ranks(s), i, &g); i++) {
+    walk w = {0};
+    while (next_grid(ax_grid_ranks(s), &w, &g)) {
         if (!fits(a, &g, batch, micro, wish, &l, why))
             continue;
         double d = distance(&g, s);
@@ -183,7 +207,8 @@ ax_status ax_layout_first_grid(const ax_arch *arch, int ranks, int64_t batch, in
     ax_layout l;
     ax_grid_shape g;
     char why[REASON] = "";
-    for (int i = 0; ax_layout_grid(ranks, i, &g); i++) {
+    walk w = {0};
+    while (next_grid(ranks, &w, &g)) {
         if (fits(arch, &g, batch, micro_batch, activations, &l, why)) {
             *out = g;
             return AX_OK;

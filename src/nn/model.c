@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+// A block's parameters are looked for among its own, so that deep models open in linear time.
 static ax_param *find(ax_model *m, int block, const char *name)
 {
     char full[64];
@@ -13,8 +14,24 @@ static ax_param *find(ax_model *m, int block, const char *name)
         snprintf(full, sizeof full, "%s", name);
     else
         snprintf(full, sizeof full, "blk.%d.%s", block, name);
-    int i = ax_params_find(&m->params, full);
-    return i < 0 ? NULL : &m->params.list[i];
+    int first = block < 0 ? 0 : m->block_first, end = block < 0 ? m->params.count : m->block_end;
+    for (int i = first; i < end; i++)
+        if (strcmp(m->params.list[i].name, full) == 0)
+            return &m->params.list[i];
+    return NULL;
+}
+
+static void enter_block(ax_model *m, int block)
+{
+    char prefix[32];
+    int n = snprintf(prefix, sizeof prefix, "blk.%d.", block);
+    int i = m->block_end;
+    while (i < m->params.count && strncmp(m->params.list[i].name, prefix, (size_t)n) != 0)
+        i++;
+    m->block_first = i;
+    while (i < m->params.count && strncmp(m->params.list[i].name, prefix, (size_t)n) == 0)
+        i++;
+    m->block_end = i;
 }
 
 static ax_norm norm_of(ax_model *m, int block, const char *weight, const char *bias)
@@ -81,6 +98,7 @@ static void build(ax_model *m)
     int layers = (int)m->nn.arch->layers, n = 0;
     for (int i = 0; i < layers; i++) {
         ax_block *b = &m->blocks[i];
+        enter_block(m, i);
         build_attention(m, i, b);
         build_mlp(m, i, b);
         m->slabs[n++] = &b->qkv.slab;

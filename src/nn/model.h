@@ -32,11 +32,12 @@ typedef struct ax_model {
     ax_block *blocks; // L
     ax_norm final_norm;
     ax_head head;
-    ax_slab head_slab;      // untied
-    ax_slab **slabs;        // all, linear layers first
-    ax_block_saved *saved;  // L
-    ax_tensor *stream;      // L + 1: inputs of the blocks, and the output of the last
-    ax_tensor ids, targets; // (1, m) i32
+    ax_slab head_slab;          // untied
+    ax_slab **slabs;            // all, linear layers first
+    ax_block_saved *saved;      // L
+    ax_tensor *stream;          // L + 1: inputs of the blocks, and the output of the last
+    ax_tensor ids, targets;     // (1, m) i32
+    int block_first, block_end; // while building: the parameters of the block at hand
 } ax_model;
 
 ax_status ax_model_init(ax_model *m, const ax_model_config *config);

@@ -46,7 +46,7 @@ const ax_option ax_train_option_table[] = {
      "keep gathered inputs for backward: less traffic, more memory"},
     {"train.nonfinite", AX_OPT_CHOICE, TRAIN(nonfinite), "stop", "stop|skip",
      "what a step with a NaN or infinite gradient does"},
-    {"train.threads", AX_OPT_INT, TRAIN(threads), "0", "0..4096",
+    {"train.threads", AX_OPT_INT, TRAIN(threads), "0", "0..1024",
      "threads of a rank; 0: its share of the cores"},
     {"train.log_every", AX_OPT_INT, TRAIN(log_every), "10", "0..",
      "steps between lines on the screen; 0: off"},

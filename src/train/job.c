@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { MOST_LOCAL_RANKS = 1024 };
+
 // ---- model.init: the checkpoint that brings its own model ----
 
 ax_status ax_job_checkpoint(const char *path, char *dir, size_t size)
@@ -125,6 +127,9 @@ static ax_status choose_grid(ax_job *job)
         AX_TRY(ax_grid_parse(c->grid, &t->grid));
     if (job->ranks == 0)
         job->ranks = strcmp(c->grid, "auto") == 0 ? 1 : ax_grid_ranks(&t->grid);
+    AX_CHECK(job->launched || job->ranks <= MOST_LOCAL_RANKS, AX_EUSAGE,
+             "grid %s: one process runs at most %d ranks; start more under mpirun or srun", c->grid,
+             MOST_LOCAL_RANKS);
     if (strcmp(c->grid, "auto") == 0)
         return ax_layout_first_grid(&c->arch, job->ranks, t->batch, t->micro_batch, t->activations,
                                     &t->grid);
@@ -276,6 +281,9 @@ ax_status ax_job_run(ax_job *job, ax_job_main *main)
     job->ranks = (int)wanted;
     if (job->launched)
         return ax_ranks_run_mpi(launched_main, job);
+    AX_CHECK(wanted <= MOST_LOCAL_RANKS, AX_EUSAGE,
+             "--ranks %lld: one process runs at most %d ranks; start more under mpirun or srun",
+             (long long)wanted, MOST_LOCAL_RANKS);
     ax_status st = open_shared(job);
     if (st == AX_OK)
         st = ax_ranks_run(job->ranks, local_main, job);

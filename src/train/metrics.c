@@ -54,7 +54,10 @@ ax_status ax_metrics_open(ax_metrics *m, const char *dir, const char *run, int64
              errno == EEXIST ? ": this directory holds a run; choose another train.out" : "");
     ax_text t = {0};
     ax_text_add(&t, "{\"run\":%s}", run);
-    return write_line(m, &t);
+    ax_status st = write_line(m, &t);
+    if (st != AX_OK)
+        unlink(m->path); // a start that failed leaves nothing that blocks the next
+    return st;
 }
 
 static void add_traffic(ax_text *t, const ax_comm_trace *trace)

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "ckpt/ckpt.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -38,7 +39,28 @@ static ax_status write_file(const char *dir, const char *name, const char *text)
     bad = fflush(f) || bad;
     bad = fsync(fileno(f)) || bad;
     bad = fclose(f) || bad;
-    AX_CHECK(!bad && rename(fresh, path) == 0, AX_EIO, "%s: %s", path, strerror(errno));
+    bad = bad || rename(fresh, path) != 0;
+    int why = errno;
+    if (bad)
+        unlink(fresh);
+    AX_CHECK(!bad, AX_EIO, "%s: %s", path, strerror(why));
+    return AX_OK;
+}
+
+// A directory of an earlier run, or one that a checkpoint could not be saved into, is noticed
+// before training and not after.
+static ax_status check_unused(const char *out)
+{
+    static const char *const ours[] = {"metrics.jsonl", "latest", "step-"};
+    DIR *d = opendir(out);
+    AX_CHECK(d, AX_EIO, "train.out=%s: %s", out, strerror(errno));
+    bool used = false;
+    for (const struct dirent *e = readdir(d); e; e = readdir(d))
+        for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
+            used = used || strncmp(e->d_name, ours[i], strlen(ours[i])) == 0;
+    closedir(d);
+    AX_CHECK(!used, AX_EUSAGE, "train.out=%s: this directory holds a run; choose another train.out",
+             out);
     return AX_OK;
 }
 
@@ -140,15 +162,16 @@ ax_status ax_rundir_open(const char *out, const ax_job *job, const ax_trainer *t
 {
     ax_text run = {0};
     bool quiet = job->config->verbosity < 0;
-    if (*out)
+    if (*out) {
         AX_TRY(make_directories(out));
+        AX_TRY(check_unused(out));
+        AX_TRY(write_config(out, job->config));
+    }
     describe(job, t, &run);
     ax_status st = run.failed
                        ? AX_ENOMEM
                        : ax_metrics_open(m, out, run.text, job->config->train.log_every, quiet);
     ax_text_fini(&run);
-    if (st == AX_OK && *out)
-        st = write_config(out, job->config);
     if (st == AX_OK && !quiet) {
         announce(job);
         announce_plan(t);

@@ -104,7 +104,8 @@ ax_status ax_trainer_measure(const ax_trainer_config *config, int rank, ax_train
 
 // Cores are shared out evenly among the ranks that have the same ones; ranks are pinned only where
 // each gets cores of its own. Collective.
-static ax_status device_config(const ax_trainer *t, ax_comm *world, ax_device_config *out)
+static ax_status device_config(const ax_trainer *t, ax_comm *world, ax_device_config *out,
+                               int *sharing)
 {
     const ax_trainer_config *c = &t->config;
     int ranks, place, cores = ax_device_cores();
@@ -112,6 +113,7 @@ static ax_status device_config(const ax_trainer *t, ax_comm *world, ax_device_co
     int threads = c->threads ? c->threads : cores / ranks;
     threads = threads < 1 ? 1 : threads;
     bool fits = (long long)threads * ranks <= cores;
+    *sharing = ranks;
     *out = (ax_device_config){
         .name = c->device, .threads = threads, .core = fits && ranks > 1 ? place * threads : -1};
     return AX_OK;
@@ -126,10 +128,30 @@ static ax_status open_arenas(ax_trainer *t)
     return AX_OK;
 }
 
-static ax_status open_local(ax_trainer *t, int rank, ax_device_config *dev)
+// Refused before anything is allocated: a machine that swaps looks like one that hangs.
+static ax_status check_memory(const char *what, double bytes, int ranks)
 {
+    const double gib = 1073741824;
+    double memory = ax_device_memory();
+    AX_CHECK(
+        bytes * ranks <= memory, AX_ENOMEM,
+        "%s of a rank take %.1f GiB, times %d ranks here, but this machine has %.1f GiB: cut the "
+        "model over more machines (x, y, z), or try a smaller train.micro_batch, model.seq or "
+        "model, or train.recompute=full",
+        what, bytes / gib, ranks, memory / gib);
+    return AX_OK;
+}
+
+static ax_status open_local(ax_trainer *t, int rank, ax_device_config *dev, int ranks)
+{
+    const ax_trainer_config *c = &t->config;
+    double weights = (double)ax_arch_parameters(c->arch) * (double)ax_dtype_size(c->act);
+    double tokens = (double)t->layout.accumulation * (double)t->layout.rows * 2 * sizeof(int32_t);
     t->config.threads = dev->threads; // workspaces depend on it
-    AX_TRY(ax_trainer_measure(&t->config, rank, &t->size));
+    AX_TRY(check_memory("the weights", weights / ax_grid_ranks(&c->grid), ranks));
+    AX_TRY(check_memory("the token ids of a step", tokens, ranks));
+    AX_TRY(ax_trainer_measure(c, rank, &t->size));
+    AX_TRY(check_memory("all buffers", ax_trainer_bytes(&t->size), ranks));
     dev->workspace = t->size.workspace;
     AX_TRY(ax_device_open(dev, &t->dev));
     return open_arenas(t);
@@ -138,8 +160,9 @@ static ax_status open_local(ax_trainer *t, int rank, ax_device_config *dev)
 static ax_status open_parts(ax_trainer *t, ax_comm *world)
 {
     ax_device_config dev;
-    AX_TRY(device_config(t, world, &dev));
-    AX_TRY(ax_comm_agree(world, open_local(t, world->rank, &dev)));
+    int ranks;
+    AX_TRY(device_config(t, world, &dev, &ranks));
+    AX_TRY(ax_comm_agree(world, open_local(t, world->rank, &dev, ranks)));
     ax_comm_trace_attach(world, &t->trace);
     ax_comm_set_lazy(world, t->config.lazy);
     AX_TRY(ax_grid_open(world, t->config.grid, t->layout.kv_copies, &t->grid));

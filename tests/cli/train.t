@@ -47,10 +47,10 @@ $ for r in run serial; do sed -n 's/.*"loss":\([0-9.]*\),.*/\1/p' $r/metrics.jso
 
 # A directory that holds a run is not written into.
 $ axonn train --config run.yaml
-! axonn: error: run/metrics.jsonl: File exists: this directory holds a run; choose another train.out
+! axonn: error: train.out=run: this directory holds a run; choose another train.out
 [2]
 $ axonn train --config run.yaml train.out=run.yaml
-! axonn: error: run.yaml/metrics.jsonl: Not a directory
+! axonn: error: train.out=run.yaml: Not a directory
 [1]
 
 # Any grid reads the checkpoint.
