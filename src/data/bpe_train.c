@@ -241,7 +241,7 @@ static ax_status find_pair(ax_bpe_trainer *t, int32_t left, int32_t right, int32
 static ax_status add_count(ax_bpe_trainer *t, int32_t left, int32_t right, int64_t count,
                            int32_t in_word)
 {
-    int32_t index;
+    int32_t index = 0;
     AX_TRY(find_pair(t, left, right, &index));
     pair *p = &t->pair[index];
     p->count += count;
