@@ -25,16 +25,11 @@ static void print(const ax_job *job, const ax_eval_result *r)
 
 static ax_status eval_rank(ax_job *job, ax_comm *world)
 {
-    ax_trainer t;
     ax_eval_result r;
-    AX_TRY(ax_train_open(job, world, &t));
-    ax_status st = ax_evaluate(&t, job->corpus, AX_VALID,
-                               job->config->train.eval_batches * job->config->train.batch, &r);
-    ax_comm_end(world, st);
-    ax_trainer_close(&t);
-    if (st == AX_OK && world->rank == 0)
+    AX_TRY(ax_train_evaluate(job, world, &r));
+    if (world->rank == 0)
         print(job, &r);
-    return st;
+    return AX_OK;
 }
 
 ax_status ax_cmd_eval(int argc, char **argv)

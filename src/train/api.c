@@ -56,16 +56,11 @@ axonn_result axonn_train(int count, const char *const *settings)
 
 static ax_status evaluate_rank(ax_job *job, ax_comm *world)
 {
-    ax_trainer t;
     ax_eval_result e;
-    AX_TRY(ax_train_open(job, world, &t));
-    ax_status st = ax_evaluate(&t, job->corpus, AX_VALID,
-                               job->config->train.eval_batches * job->config->train.batch, &e);
-    ax_comm_end(world, st);
-    ax_trainer_close(&t);
-    if (st == AX_OK && world->rank == 0)
+    AX_TRY(ax_train_evaluate(job, world, &e));
+    if (world->rank == 0)
         ((request *)job)->evaluation = e;
-    return st;
+    return AX_OK;
 }
 
 axonn_result axonn_evaluate(int count, const char *const *settings, axonn_evaluation *out)

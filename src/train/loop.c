@@ -192,3 +192,14 @@ done:
     ax_trainer_close(&t);
     return st;
 }
+
+ax_status ax_train_evaluate(const ax_job *job, ax_comm *world, ax_eval_result *out)
+{
+    ax_trainer t;
+    const ax_train_options *o = &job->config->train;
+    AX_TRY(ax_train_open(job, world, &t));
+    ax_status st = ax_evaluate(&t, job->corpus, AX_VALID, o->eval_batches * o->batch, out);
+    ax_comm_end(world, st);
+    ax_trainer_close(&t);
+    return st;
+}
