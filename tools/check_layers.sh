@@ -51,6 +51,8 @@ check_libraries() {
             law("^(dnnl|oneapi/|cblas|omp\\.h)", "^src/dev/cpu/")
             law("^hwloc", "^src/(dev/cpu/|plan/machine\\.c)")
             law("^yaml\\.h$", "^src/train/config[a-z_]*\\.c$")
+            law("^xxhash\\.h$", "^src/ckpt/")
+            law("^zstd\\.h$", "^src/data/")
             law("^jansson\\.h$", "^src/(data/|ckpt/|train/metrics)")
         }
         substr($3, 1, 1) == "<" {

@@ -14,7 +14,7 @@ packages_of() {
     case $1 in
     build)
         echo gcc libc6-dev cmake ninja-build pkg-config libdnnl-dev libyaml-dev libjansson-dev \
-            libpcre2-dev libutf8proc-dev libhwloc-dev 'libopenmpi-dev|libmpich-dev' 'openmpi-bin|mpich' libcmocka-dev
+            libpcre2-dev libutf8proc-dev libxxhash-dev libzstd-dev libhwloc-dev 'libopenmpi-dev|libmpich-dev' 'openmpi-bin|mpich' libcmocka-dev
         ;;
     checks) echo 'g++' clang clang-format git ;;
     book) echo bible-kjv bible-kjv-text ;;

@@ -10,17 +10,24 @@
 //                            their true global shapes: the padding of the vocabulary is left out.
 //                            A vector of one row has a shape of one dimension
 //     optimizer.safetensors  the same shapes as NAME.m and NAME.v: first and second moments
-//     manifest.json          step, counts, sizes of the files and the caller's text; written last
+//     manifest.json          step, counts, sizes of the files, a checksum of every tensor, the
+//                            caller's texts; written last
 //
 // No rank gathers anything: each writes and reads the bytes of its own runs. A directory under its
 // final name is complete; what a killed save leaves is named `.tmp-...`.
+//
+// A tensor's checksum is the sum, modulo 2^64, over its elements of XXH3 (64 bits, the element's
+// global row-major number as seed) of the element's bytes: ranks add up what each of them holds,
+// whatever the grid, and no element can change or trade places unseen.
 #pragma once
 #include "grid/param.h"
 
 typedef struct ax_ckpt_info {
     int64_t step, updates, tokens;
     ax_dtype dtype; // of the tensors: AX_F32 or AX_F64; save takes it from the parameters
-    char *config;   // free text (UTF-8); NULL saves "". Owned by whoever filled the struct
+    // Texts of the caller, UTF-8; NULL saves "". Owned by whoever filled the struct.
+    char *config; // YAML of the run
+    char *state;  // a JSON object: plan, place in the data, random state
 } ax_ckpt_info;
 
 // Collective over g->world; all ranks return the same status. `dir` is the final path, and its
@@ -32,15 +39,86 @@ typedef struct ax_ckpt_info {
 ax_status ax_ckpt_save(const char *dir, const ax_params *ps, const ax_grid *g, ax_device *dev,
                        const ax_ckpt_info *info);
 
+// ---- saving while training goes on
+//
+//     AX_TRY(ax_ckpt_snapshot_bind(&snapshot, &params, &arena));   // measured, then bound
+//     AX_TRY(ax_ckpt_save_begin(dir, &params, &grid, &dev, &info, &snapshot, &save));
+//     ... steps ...; ax_ckpt_save_idle(save) tells when this rank's bytes are on disk
+//     AX_TRY(ax_ckpt_save_finish(save));
+//
+// begin copies masters and moments, which the next step may then change, and hands them to a thread
+// of its own, which writes, syncs and never communicates. The name is given by finish.
+
+typedef struct ax_ckpt_snapshot { // host memory: masters and moments of this rank
+    ax_tensor *tensor;            // owned; as many as the files of a checkpoint hold
+    int count;
+} ax_ckpt_snapshot;
+ax_status ax_ckpt_snapshot_bind(ax_ckpt_snapshot *s, const ax_params *ps, ax_arena *arena);
+void ax_ckpt_snapshot_fini(ax_ckpt_snapshot *s);
+
+typedef struct ax_ckpt_saving ax_ckpt_saving;
+
+// Collective. One save may be in flight; the snapshot is its own until finish. On failure *out is
+// NULL.
+ax_status ax_ckpt_save_begin(const char *dir, const ax_params *ps, const ax_grid *g, ax_device *dev,
+                             const ax_ckpt_info *info, ax_ckpt_snapshot *snapshot,
+                             ax_ckpt_saving **out);
+bool ax_ckpt_save_idle(const ax_ckpt_saving *s); // of this rank; not collective, never waits
+// Collective. Waits for this rank's thread, agrees, writes the manifest and gives the name. Frees s
+// in any case; NULL is legal where it is NULL on all ranks.
+ax_status ax_ckpt_save_finish(ax_ckpt_saving *s);
+
+// ---- reading
+
 // What the manifest says, once every file it lists is there in its size: AX_EIO, AX_EFORMAT. Not
 // collective. The caller releases *out with ax_ckpt_info_fini.
 ax_status ax_ckpt_read_info(const char *dir, ax_ckpt_info *out);
 void ax_ckpt_info_fini(ax_ckpt_info *info); // a zeroed info is legal
 
 // Collective over g->world; all ranks return the same status. Fills masters, padding with zeros,
-// then spreads them (ax_params_spread). Where a parameter has no master its weights are set,
-// rounded as spreading would. with_state: moments come from the checkpoint; otherwise those that
-// exist are zeroed. F32 and F64 are converted into each other. AX_EFORMAT names a tensor that is
-// missing, extra or of another shape; the parameters are then untouched.
+// compares the checksums, then spreads (ax_params_spread). Where a parameter has no master its
+// weights are set, rounded as spreading would. with_state: moments come from the checkpoint;
+// otherwise those that exist are zeroed. F32 and F64 are converted into each other. AX_EFORMAT names
+// a tensor that is missing, extra or of another shape; the parameters are then untouched. A tensor
+// whose bytes do not give its checksum is AX_EFORMAT too, named with its file; the parameters are
+// then undefined until another load or ax_params_init.
 ax_status ax_ckpt_load(const char *dir, ax_params *ps, const ax_grid *g, ax_device *dev,
                        bool with_state);
+
+// ---- the checkpoints of a run directory; none of these is collective
+
+typedef struct ax_ckpt_entry {
+    char name[64]; // "step-00000100"
+    int64_t step;
+    bool complete; // the manifest is whole and its files have their sizes; checksums are not read
+    int64_t bytes;
+} ax_ckpt_entry;
+typedef struct ax_ckpt_list {
+    ax_ckpt_entry *entry; // newest first
+    int count;
+} ax_ckpt_list;
+// The directories step-NNNNNNNN of `out`; none there is no error. Incomplete ones are not spoken of
+// here. Fini releases; a zeroed list is legal.
+ax_status ax_ckpt_list_read(const char *out, ax_ckpt_list *list);
+void ax_ckpt_list_fini(ax_ckpt_list *list);
+
+// Removes the oldest complete checkpoints of `out` beyond the newest `keep` (0: all stay), but
+// never one that `last` names, nor a directory without our manifest. A directory that holds other
+// files too loses only ours. Failures are warned of.
+void ax_ckpt_prune(const char *out, int64_t keep, const char *last);
+
+// Removes `.tmp-step-*` of saves that were killed. The caller holds the lock of `out`.
+void ax_ckpt_sweep(const char *out);
+
+// Reads every byte and compares all checksums.
+typedef struct ax_ckpt_fault {
+    char file[64], tensor[96]; // tensor: "" where the file itself is at fault
+    char why[160];
+} ax_ckpt_fault;
+typedef struct ax_ckpt_verdict {
+    ax_ckpt_fault *fault;
+    int faults;
+    int64_t tensors, bytes; // read
+} ax_ckpt_verdict;
+ax_status ax_ckpt_verify(const char *dir, ax_ckpt_verdict *out); // AX_OK whatever is found
+void ax_ckpt_verdict_fini(ax_ckpt_verdict *v);

@@ -254,15 +254,16 @@ int64_t ax_corpus_windows(const ax_corpus *c, ax_split split, int64_t seq)
 }
 
 int64_t ax_corpus_window(const ax_corpus *c, ax_split split, int64_t seq, int64_t i,
-                         int32_t *inputs, int32_t *targets)
+                         const ax_row *out)
 {
     int64_t count;
     const int32_t *ids = ax_corpus_tokens(c, split, &count);
     int64_t kept = count - 1 - i * seq;
     kept = kept < 0 ? 0 : kept > seq ? seq : kept;
     for (int64_t j = 0; j < seq; j++) {
-        inputs[j] = j < kept ? ids[i * seq + j] : ax_tokenizer_eod(c->tokenizer);
-        targets[j] = j < kept ? ids[i * seq + j + 1] : -1;
+        out->ids[j] = j < kept ? ids[i * seq + j] : ax_tokenizer_eod(c->tokenizer);
+        out->positions[j] = (int32_t)j;
+        out->targets[j] = j < kept ? ids[i * seq + j + 1] : -1;
     }
     return kept;
 }

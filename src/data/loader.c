@@ -34,11 +34,12 @@ int64_t ax_loader_sample_id(const ax_loader *l, int64_t step, int64_t row)
     return ax_rng_permute(l->seed, ax_rng_stream("data.epoch") + epoch, l->samples, g % l->samples);
 }
 
-int64_t ax_loader_row(const ax_loader *l, int64_t step, int64_t row, int32_t *inputs,
-                      int32_t *targets)
+int64_t ax_loader_row(const ax_loader *l, int64_t step, int64_t row, const ax_row *out)
 {
     const int32_t *from = l->token + ax_loader_sample_id(l, step, row) * l->seq;
-    memcpy(inputs, from, (size_t)l->seq * sizeof *inputs);
-    memcpy(targets, from + 1, (size_t)l->seq * sizeof *targets);
+    memcpy(out->ids, from, (size_t)l->seq * sizeof *from);
+    memcpy(out->targets, from + 1, (size_t)l->seq * sizeof *from);
+    for (int64_t i = 0; i < l->seq; i++)
+        out->positions[i] = (int32_t)i;
     return l->seq;
 }

@@ -4,7 +4,7 @@
 //     AX_TRY(ax_corpus_open(&options, tokenizer, &c));          // reads the files, once a process
 //     ax_loader l;
 //     AX_TRY(ax_loader_init(&l, c, AX_TRAIN, seq, batch, seed)); // refuses data below one step
-//     ax_loader_row(&l, step, row, inputs, targets);             // one row of a batch
+//     ax_loader_row(&l, step, row, &(ax_row){ids, targets, positions}); // one row of a batch
 //
 // The stream is every document's ids followed by the end-of-document id, in file order. The last
 // `valid_fraction` of it is held out (training ends at round(tokens * (1 - fraction))), or `valid`
@@ -31,6 +31,13 @@ typedef struct ax_data_options {
 
 extern const ax_option ax_data_option_table[]; // data.*
 
+// A sample as the model reads it: seq values each, the caller's memory.
+typedef struct ax_row {
+    int32_t *ids;
+    int32_t *targets;   // what follows ids[i]; -1: does not count
+    int32_t *positions; // of ids[i] in its document, or in the row where documents are not masked
+} ax_row;
+
 typedef enum ax_split {
     AX_TRAIN,
     AX_VALID,
@@ -55,7 +62,7 @@ int64_t ax_corpus_windows(const ax_corpus *c, ax_split split, int64_t seq);
 // Window `i`: seq inputs and seq targets; beyond the end inputs are the end-of-document id and
 // targets -1. Returns how many targets count.
 int64_t ax_corpus_window(const ax_corpus *c, ax_split split, int64_t seq, int64_t i,
-                         int32_t *inputs, int32_t *targets);
+                         const ax_row *out);
 
 typedef struct ax_loader {
     const ax_corpus *corpus;
@@ -74,5 +81,4 @@ ax_status ax_loader_init(ax_loader *l, const ax_corpus *c, ax_split split, int64
 int64_t ax_loader_sample_id(const ax_loader *l, int64_t step, int64_t row);
 
 // That row's seq inputs and seq targets, and how many targets count (all of them, today).
-int64_t ax_loader_row(const ax_loader *l, int64_t step, int64_t row, int32_t *inputs,
-                      int32_t *targets);
+int64_t ax_loader_row(const ax_loader *l, int64_t step, int64_t row, const ax_row *out);

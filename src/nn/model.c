@@ -221,13 +221,13 @@ ax_status ax_model_upload(ax_model *m)
     return AX_OK;
 }
 
-static ax_status load_batch(ax_model *m, const int32_t *ids, const int32_t *targets)
+static ax_status load_batch(ax_model *m, const ax_batch *b)
 {
     size_t bytes = ax_tensor_bytes(m->ids);
     if (m->nn.dev->measuring)
         return AX_OK;
-    AX_TRY(ax_device_copy(m->nn.dev, m->ids.data, ids, bytes));
-    return targets ? ax_device_copy(m->nn.dev, m->targets.data, targets, bytes) : AX_OK;
+    AX_TRY(ax_device_copy(m->nn.dev, m->ids.data, b->ids, bytes));
+    return b->targets ? ax_device_copy(m->nn.dev, m->targets.data, b->targets, bytes) : AX_OK;
 }
 
 static ax_status new_stream(ax_model *m, ax_tensor *out)
@@ -294,14 +294,13 @@ static ax_status clear_vector_grads(ax_model *m)
     return AX_OK;
 }
 
-ax_status ax_model_micro_batch(ax_model *m, const int32_t *ids, const int32_t *targets,
-                               double *loss_sum)
+ax_status ax_model_micro_batch(ax_model *m, const ax_batch *batch, double *loss_sum)
 {
     ax_nn *nn = &m->nn;
     size_t mark = ax_arena_mark(nn->step), call = ax_arena_mark(nn->call);
     final_state f;
     ax_tensor d, dh;
-    AX_TRY(load_batch(m, ids, targets));
+    AX_TRY(load_batch(m, batch));
     if (nn->first_micro)
         AX_TRY(clear_vector_grads(m));
     AX_TRY(forward(m, true));
@@ -321,13 +320,12 @@ ax_status ax_model_micro_batch(ax_model *m, const int32_t *ids, const int32_t *t
     return AX_OK;
 }
 
-ax_status ax_model_loss(ax_model *m, const int32_t *ids, const int32_t *targets, double *loss_sum,
-                        double *token_loss)
+ax_status ax_model_loss(ax_model *m, const ax_batch *batch, double *loss_sum, double *token_loss)
 {
     ax_nn *nn = &m->nn;
     size_t mark = ax_arena_mark(nn->step);
     final_state f;
-    AX_TRY(load_batch(m, ids, targets));
+    AX_TRY(load_batch(m, batch));
     AX_TRY(forward(m, false));
     AX_TRY(final_fwd(m, &f));
     AX_TRY(ax_head_loss(nn, &m->head, f.h, m->targets, loss_sum, token_loss));
@@ -341,7 +339,7 @@ ax_status ax_model_logits(ax_model *m, const int32_t *ids, int64_t row, float *l
     size_t mark = ax_arena_mark(nn->step);
     final_state f;
     ax_tensor out, narrow;
-    AX_TRY(load_batch(m, ids, NULL));
+    AX_TRY(load_batch(m, &(ax_batch){.ids = ids}));
     AX_TRY(forward(m, false));
     AX_TRY(final_fwd(m, &f));
     AX_TRY(ax_tensor_alloc(nn->step, nn->acc, 1, nn->layout.vocab_padded, &out));

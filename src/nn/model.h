@@ -5,7 +5,7 @@
 //     AX_TRY(ax_model_bind(&m, &run, AX_BIND_STATE | AX_BIND_GRAD)); // takes views from an arena
 //     AX_TRY(ax_model_upload(&m));                     // tables, once the arena is real
 //     AX_TRY(ax_params_init(&m.params, grid, dev, seed));
-//     AX_TRY(ax_model_micro_batch(&m, ids, targets, &loss_sum)); // forward and backward
+//     AX_TRY(ax_model_micro_batch(&m, &(ax_batch){ ids, targets }, &loss_sum)); // and backward
 //
 // Activations come from the step and call arenas, stack-wise: after each call they are empty again.
 // Run the same calls under a measuring device and grid to learn how large the three arenas must be.
@@ -47,15 +47,19 @@ void ax_model_fini(ax_model *m); // a zeroed model is legal
 ax_status ax_model_bind(ax_model *m, ax_arena *run, int what);
 ax_status ax_model_upload(ax_model *m);
 
-// ids, targets: m host values each (target < 0: does not count). loss_sum: over this (data, z)
-// coordinate's rows, equal on all ranks of x*y. Collective over x*y*z. Set nn.first_micro,
-// last_micro and loss_scale before.
-ax_status ax_model_micro_batch(ax_model *m, const int32_t *ids, const int32_t *targets,
-                               double *loss_sum);
+// A micro-batch: m host values each. A target < 0 does not count. Positions are counted from the
+// start of each document: row i of a sequence sees its rows [i - positions[i], i]; NULL: a sequence
+// is one document.
+typedef struct ax_batch {
+    const int32_t *ids, *targets, *positions;
+} ax_batch;
+
+// loss_sum: over this (data, z) coordinate's rows, equal on all ranks of x*y. Collective over x*y*z.
+// Set nn.first_micro, last_micro and loss_scale before.
+ax_status ax_model_micro_batch(ax_model *m, const ax_batch *batch, double *loss_sum);
 
 // Forward alone. token_loss: NULL or m doubles.
-ax_status ax_model_loss(ax_model *m, const int32_t *ids, const int32_t *targets, double *loss_sum,
-                        double *token_loss);
+ax_status ax_model_loss(ax_model *m, const ax_batch *batch, double *loss_sum, double *token_loss);
 
 // Logits of the token that follows row `row` of ids: V padded host floats.
 ax_status ax_model_logits(ax_model *m, const int32_t *ids, int64_t row, float *logits);

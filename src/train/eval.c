@@ -9,14 +9,15 @@ static void fill(ax_trainer *t, const ax_corpus *c, ax_split split, int64_t firs
 {
     int64_t seq = t->layout.seq;
     for (int64_t i = 0; i < t->layout.micro_batch; i++) {
-        int32_t *ids = t->ids + i * seq, *targets = t->targets + i * seq;
+        ax_row row = {t->ids + i * seq, t->targets + i * seq, t->positions + i * seq};
         if (first + i < windows) {
-            ax_corpus_window(c, split, seq, first + i, ids, targets);
+            ax_corpus_window(c, split, seq, first + i, &row);
             continue;
         }
         for (int64_t k = 0; k < seq; k++) {
-            ids[k] = 0;
-            targets[k] = -1;
+            row.ids[k] = 0;
+            row.targets[k] = -1;
+            row.positions[k] = (int32_t)k;
         }
     }
 }
@@ -42,8 +43,9 @@ ax_status ax_evaluate(ax_trainer *t, const ax_corpus *c, ax_split split, int64_t
              "no held-out tokens to evaluate on: give data.valid, or data.valid_fraction above 0");
     for (int64_t first = 0; first < windows; first += stride) {
         double loss;
+        ax_batch batch = {t->ids, t->targets, t->positions};
         fill(t, c, split, first + mine, windows);
-        AX_TRY(ax_model_loss(&t->model, t->ids, t->targets, &loss, NULL));
+        AX_TRY(ax_model_loss(&t->model, &batch, &loss, NULL));
         sums[0] += loss;
         sums[1] += kept(t);
     }

@@ -67,8 +67,8 @@ static ax_status load_batch(run *r)
     ax_trainer *t = r->t;
     int64_t seq = t->layout.seq;
     for (int64_t i = 0; i < ax_trainer_rows(t); i++)
-        ax_loader_row(&r->loader, r->step, ax_trainer_row(t, i), t->ids + i * seq,
-                      t->targets + i * seq);
+        ax_loader_row(&r->loader, r->step, ax_trainer_row(t, i),
+                      &(ax_row){t->ids + i * seq, t->targets + i * seq, t->positions + i * seq});
     return AX_OK;
 }
 

@@ -27,8 +27,9 @@ ax_status ax_step_gradients(ax_trainer *t, ax_step_result *out)
         double sum = 0;
         nn->first_micro = i == 0;
         nn->last_micro = i == l->accumulation - 1;
-        AX_TRY(
-            ax_model_micro_batch(&t->model, t->ids + i * l->rows, t->targets + i * l->rows, &sum));
+        int64_t at = i * l->rows;
+        ax_batch batch = {t->ids + at, t->targets + at, t->positions + at};
+        AX_TRY(ax_model_micro_batch(&t->model, &batch, &sum));
         loss += sum;
     }
     AX_TRY(ax_optim_reduce(&t->optim));

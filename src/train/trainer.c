@@ -36,7 +36,9 @@ static ax_status init_model(ax_trainer *t)
     size_t tokens = (size_t)(t->layout.accumulation * t->layout.rows);
     t->ids = calloc(tokens, sizeof *t->ids);
     t->targets = calloc(tokens, sizeof *t->targets);
-    AX_CHECK(t->ids && t->targets, AX_ENOMEM, "no memory for the %zu token ids of a step", tokens);
+    t->positions = calloc(tokens, sizeof *t->positions);
+    AX_CHECK(t->ids && t->targets && t->positions, AX_ENOMEM,
+             "no memory for the %zu token ids of a step", tokens);
     return ax_model_bind(&t->model, &t->run, c->inference ? 0 : AX_BIND_STATE | AX_BIND_GRAD);
 }
 
@@ -56,7 +58,7 @@ static ax_status rehearse(ax_trainer *t)
         AX_TRY(ax_step(t, 0.0, &result));
     t->size.matmul_flops = t->dev.matmul_flops;
     ax_comm_trace step_alone = t->trace;
-    AX_TRY(ax_model_loss(&t->model, t->ids, t->targets, &loss, NULL));
+    AX_TRY(ax_model_loss(&t->model, &(ax_batch){t->ids, t->targets, NULL}, &loss, NULL));
     AX_TRY(ax_model_logits(&t->model, t->ids, 0, NULL));
     AX_TRY(ax_peak_rehearse(&t->dev, t->config.act));
     t->trace = step_alone;
@@ -146,7 +148,7 @@ static ax_status open_local(ax_trainer *t, int rank, ax_device_config *dev, int 
 {
     const ax_trainer_config *c = &t->config;
     double weights = (double)ax_arch_parameters(c->arch) * (double)ax_dtype_size(c->act);
-    double tokens = (double)t->layout.accumulation * (double)t->layout.rows * 2 * sizeof(int32_t);
+    double tokens = (double)t->layout.accumulation * (double)t->layout.rows * 3 * sizeof(int32_t);
     t->config.threads = dev->threads; // workspaces depend on it
     AX_TRY(check_memory("the weights", weights / ax_grid_ranks(&c->grid), ranks));
     AX_TRY(check_memory("the token ids of a step", tokens, ranks));
@@ -192,6 +194,7 @@ void ax_trainer_close(ax_trainer *t)
         ax_comm_end(t->world, ax_optim_settle(&t->optim));
     free(t->ids);
     free(t->targets);
+    free(t->positions);
     ax_model_fini(&t->model);
     ax_grid_close(&t->grid);
     if (t->world) { // it lives on

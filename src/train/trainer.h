@@ -7,7 +7,7 @@
 //     ax_trainer t;
 //     AX_TRY(ax_trainer_open(&c, world, &t));         // collective
 //     AX_TRY(ax_params_init(&t.model.params, &t.grid, &t.dev, seed));
-//     ... fill t.ids, t.targets ...; AX_TRY(ax_step(&t, lr, &result));
+//     ... fill t.ids, t.targets, t.positions ...; AX_TRY(ax_step(&t, lr, &result));
 //     ax_trainer_close(&t);
 #pragma once
 #include "comm/trace.h"
@@ -27,6 +27,7 @@ typedef struct ax_trainer_config {
     int threads;        // of this rank; 0: the cores it shares with others, divided evenly
     unsigned overlap;   // ax_overlap bits
     bool recompute, keep_gathered;
+    bool document_mask;  // attention stays inside a document: t.positions are read
     bool inference;      // no gradients, no optimizer state
     bool skip_nonfinite; // a step with non-finite gradients is skipped, not an error
     ax_optim_config optim;
@@ -50,7 +51,8 @@ typedef struct ax_trainer {
     ax_arena run, step, call;
     ax_model model;
     ax_optim optim;
-    int32_t *ids, *targets; // (accumulation, m): this coordinate's rows of the next step
+    int32_t *ids, *targets,
+        *positions; // (accumulation, m): this coordinate's rows of the next step
 } ax_trainer;
 
 // What a rank of this job needs, without peers, device or memory. AX_EUSAGE when the grid does not

@@ -134,8 +134,9 @@ static ax_status pass_block(rig *r, bool backward, double *sum)
 static ax_status pass_model(rig *r, bool backward, double *sum)
 {
     ax_trainer *t = &r->t;
-    AX_TRY(backward ? ax_model_micro_batch(&t->model, t->ids, t->targets, sum)
-                    : ax_model_loss(&t->model, t->ids, t->targets, sum, NULL));
+    ax_batch batch = {t->ids, t->targets, NULL};
+    AX_TRY(backward ? ax_model_micro_batch(&t->model, &batch, sum)
+                    : ax_model_loss(&t->model, &batch, sum, NULL));
     *sum *= r->nn->loss_scale;
     return AX_OK;
 }
@@ -340,7 +341,7 @@ static ax_status load_tokens(rig *r)
     }
     r->nn->loss_scale = 1.0 / (double)kept;
     double sum; // puts ids and targets where the layers read them
-    return ax_model_loss(&t->model, t->ids, t->targets, &sum, NULL);
+    return ax_model_loss(&t->model, &(ax_batch){t->ids, t->targets, NULL}, &sum, NULL);
 }
 
 static ax_status run_rank(void *ctx, ax_comm *world)

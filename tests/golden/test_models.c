@@ -116,7 +116,8 @@ static ax_status compare_log_probs(const job *j, ax_trainer *t, errors *e)
         int64_t micro = k / vocab, v = k % vocab;
         for (int64_t i = 0; i < l->rows; i++)
             all[i] = (int32_t)v;
-        AX_TRY(ax_model_loss(&t->model, t->ids + micro * l->rows, all, &sum, got));
+        AX_TRY(
+            ax_model_loss(&t->model, &(ax_batch){t->ids + micro * l->rows, all, NULL}, &sum, got));
         for (int64_t i = 0; i < l->rows; i++) {
             const double *want =
                 golden_doubles(j->golden, "logits") + golden_row(t, micro, i) * vocab;

@@ -75,7 +75,8 @@ static ax_status load_rows(work *w, int step)
     for (int64_t i = 0; i < ax_trainer_rows(&w->t); i++) {
         int64_t row = ax_trainer_row(&w->t, i);
         int32_t *targets = w->t.targets + i * seq;
-        ax_loader_row(&w->loader, step, row, w->t.ids + i * seq, targets);
+        ax_row into = {w->t.ids + i * seq, targets, w->t.positions + i * seq};
+        ax_loader_row(&w->loader, step, row, &into);
         for (int64_t k = 0; k < seq && w->trial->counts; k++)
             if (!w->trial->counts(row, k))
                 targets[k] = -1;
@@ -164,7 +165,7 @@ static ax_status dry_runs(work *w)
     float *logits = malloc((size_t)t->layout.vocab_padded * sizeof *logits);
     AX_CHECK(logits, AX_ENOMEM, "no memory for logits");
     double sum;
-    ax_status st = ax_model_loss(&t->model, t->ids, t->targets, &sum, NULL);
+    ax_status st = ax_model_loss(&t->model, &(ax_batch){t->ids, t->targets, NULL}, &sum, NULL);
     if (st == AX_OK)
         st = ax_model_logits(&t->model, t->ids, 0, logits);
     free(logits);

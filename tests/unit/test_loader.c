@@ -277,8 +277,9 @@ static void a_row_is_its_sample_and_targets_are_one_to_the_right(void **state)
     ax_loader l;
     assert_int_equal(ax_loader_init(&l, c, AX_TRAIN, 4, 2, 1), AX_OK);
     for (int64_t step = 1; step < 9; step++) {
-        int32_t inputs[4], targets[4];
-        assert_int_equal(ax_loader_row(&l, step, 1, inputs, targets), 4);
+        int32_t inputs[4], targets[4], positions[4];
+        const ax_row row = {inputs, targets, positions};
+        assert_int_equal(ax_loader_row(&l, step, 1, &row), 4);
         int64_t id = ax_loader_sample_id(&l, step, 1);
         assert_memory_equal(inputs, l.token + 4 * id, sizeof inputs);
         assert_memory_equal(targets, l.token + 4 * id + 1, sizeof targets);
@@ -316,8 +317,9 @@ static void windows_make_every_id_but_the_first_a_target_once(void **state)
         int64_t count, next = 1;
         const int32_t *id = ax_corpus_tokens(c, AX_TRAIN, &count);
         for (int64_t i = 0; i < ax_corpus_windows(c, AX_TRAIN, 4); i++) {
-            int32_t inputs[4], targets[4];
-            int64_t kept = ax_corpus_window(c, AX_TRAIN, 4, i, inputs, targets);
+            int32_t inputs[4], targets[4], positions[4];
+            const ax_row row = {inputs, targets, positions};
+            int64_t kept = ax_corpus_window(c, AX_TRAIN, 4, i, &row);
             assert_in_range(kept, 1, 4);
             for (int64_t j = 0; j < kept; j++, next++) {
                 assert_int_equal(inputs[j], id[next - 1]);
@@ -336,8 +338,9 @@ static void a_window_beyond_the_end_keeps_nothing(void **state)
     (void)state;
     write_alphabet(4);
     ax_corpus *c = open_files("a.txt");
-    int32_t inputs[4], targets[4];
-    assert_int_equal(ax_corpus_window(c, AX_TRAIN, 4, 7, inputs, targets), 0);
+    int32_t inputs[4], targets[4], positions[4];
+    const ax_row row = {inputs, targets, positions};
+    assert_int_equal(ax_corpus_window(c, AX_TRAIN, 4, 7, &row), 0);
     assert_true(inputs[0] == 256 && targets[0] == -1);
     ax_corpus_close(c);
 }
