@@ -334,13 +334,20 @@ static ax_status set_key(void *ctx, const char *key, const char *value, const ch
     return ax_options_set(ctx, key, value, where);
 }
 
+// Whatever is wrong with a file that the user names is wrong use, as a wrong key is.
+static ax_status read_file(ax_run_config *c)
+{
+    ax_status st = ax_config_yaml_read(c->file, set_key, &c->options);
+    return st == AX_EFORMAT || st == AX_EIO ? AX_EUSAGE : st;
+}
+
 static ax_status load(int argc, char *const *argv, int words, ax_run_config *c)
 {
     AX_TRY(read_line(argc, argv, words, false, c));
     if (c->help)
         return AX_OK;
     if (c->file)
-        AX_TRY(ax_config_yaml_read(c->file, set_key, &c->options));
+        AX_TRY(read_file(c));
     AX_TRY(read_line(argc, argv, words, true, c));
     AX_TRY(apply_preset(c));
     return check_train(c);

@@ -115,8 +115,8 @@ typedef struct ax_run_config {
 } ax_run_config;
 
 // Parses the arguments behind the verb; at most `words` free words are accepted. The strings of
-// `argv` must outlive `c`, and `c` may not be moved: its tables point into it. AX_EUSAGE, AX_EIO,
-// AX_EFORMAT: one message that names the place; `c` then needs no fini.
+// `argv` must outlive `c`, and `c` may not be moved: its tables point into it. AX_EUSAGE, for a file
+// that is missing or malformed, too: one message that names the place; `c` then needs no fini.
 ax_status ax_config_load(int argc, char *const *argv, int words, ax_run_config *c);
 void ax_config_fini(ax_run_config *c); // a zeroed config is legal
 
