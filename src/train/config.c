@@ -77,6 +77,9 @@ const ax_option ax_generate_option_table[] = {
 
 #define CONVERT(field) offsetof(ax_convert_options, field)
 const ax_option ax_convert_option_table[] = {
+    {"convert.to", AX_OPT_CHOICE, CONVERT(to), "auto", "auto|checkpoint|hf",
+     "what is made; auto: a Hugging Face directory of a checkpoint, and a checkpoint of such a "
+     "directory, or a directory again where convert.dtype or convert.shard_bytes is given"},
     {"convert.dtype", AX_OPT_CHOICE, CONVERT(dtype), "source", "source|fp32|fp16|bf16",
      "elements of an exported model; source: as the model came, fp32 once it was trained"},
     {"convert.shard_bytes", AX_OPT_INT, CONVERT(shard_bytes), "5G", "1..",

@@ -86,7 +86,14 @@ typedef enum ax_config_convert {
     AX_CONFIG_TO_BF16,
 } ax_config_convert;
 
+typedef enum ax_config_convert_to {
+    AX_CONFIG_TO_OTHER,
+    AX_CONFIG_TO_CHECKPOINT,
+    AX_CONFIG_TO_HF,
+} ax_config_convert_to;
+
 typedef struct ax_convert_options {
+    int64_t to;          // ax_config_convert_to
     int64_t dtype;       // ax_config_convert
     int64_t shard_bytes; // of an exported file, at most where a tensor fits
 } ax_convert_options;
