@@ -69,7 +69,7 @@ for i in $(seq 0 39); do
     from=hf want=checkpoint shards=
     [ $((i % 2)) = 0 ] || from=checkpoint want=hf shards=convert.shard_bytes=1M
     "$axonn" convert ../$from to $shards -q >../log 2>&1 &
-    sleep "0.$(printf %04d $((i * 5)))"
+    sleep "0.$(printf %04d $((i * 12)))"
     kill -9 $! 2>/dev/null
     wait $! 2>/dev/null
     if [ -e to ]; then
