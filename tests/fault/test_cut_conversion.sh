@@ -65,11 +65,15 @@ fi
 mkdir killed
 cd killed || exit 1
 whole=0 none=0
+begun=$(date +%s%N)
+"$axonn" convert ../hf to -q >../log 2>&1
+took=$((($(date +%s%N) - begun) / 1000)) # microseconds
+rm -rf to
 for i in $(seq 0 39); do
     from=hf want=checkpoint shards=
     [ $((i % 2)) = 0 ] || from=checkpoint want=hf shards=convert.shard_bytes=1M
     "$axonn" convert ../$from to $shards -q >../log 2>&1 &
-    sleep "0.$(printf %04d $((i * 12)))"
+    sleep "$(printf %d.%06d $((took * i / 30 / 1000000)) $((took * i / 30 % 1000000)))"
     kill -9 $! 2>/dev/null
     wait $! 2>/dev/null
     if [ -e to ]; then
