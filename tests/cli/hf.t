@@ -8,12 +8,10 @@ $ axonn eval model.init=llama data.valid=text device=ref --grid x=2,y=2 -q
 | loss 5.805349  perplexity 332.071  tokens 1015  N s  3.3468 bits per byte
 $ axonn eval model.init=llama data.valid=text device=ref model.seq=12 --json -q | cut -c1-30
 | {"valid_loss":5.811066824~
-$ axonn generate model.init=llama "7 times" generate.tokens=6 generate.temperature=0 device=ref -q
-| 7 timesƒ52'ff
-$ axonn generate model.init=llama "7 times" generate.tokens=6 generate.temperature=0 device=ref --grid x=2,z=2 -q
-| 7 timesƒ52'ff
-$ axonn generate model.init=llama "7 times" generate.tokens=6 generate.seed=3 device=ref --json -q
-| {"text":"7 times 5\u0008:tim\ufffd\ufffd"}
+$ axonn generate model.init=llama "7 times" generate.tokens=6 generate.temperature=0 device=ref -q | od -An -tx1
+|  37 20 74 69 6d 65 73 83 17 35 32 27 66 66 0a
+$ axonn generate model.init=llama "7 times" generate.tokens=6 generate.temperature=0 device=ref --grid x=2,z=2 -q | od -An -tx1
+|  37 20 74 69 6d 65 73 83 17 35 32 27 66 66 0a
 
 # Trained on one grid, exported on another: the tokenizer goes with it, and the numbers stay.
 $ axonn train model.init=llama data.train=text train.out=tuned train.steps=6 train.batch=4 train.lr=1e-2 device=ref --grid x=2,data=2 -q
