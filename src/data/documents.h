@@ -64,7 +64,7 @@ typedef struct ax_record { // a line without its end, or the whole of a text fil
 // The next line that is not blank; its bytes are the reader's until the following call.
 ax_status ax_documents_read(ax_documents *d, ax_record *out, bool *found);
 
-enum { AX_DOCUMENT_WHY = 512 };
+enum { AX_DOCUMENT_WHY = 1024 };
 // Purely local. False: `why` tells the place and the reason, and `out` needs no fini. The record's
 // bytes must outlive the document.
 bool ax_document_parse(const ax_record *r, const char *path, const char *text_key, ax_document *out,
