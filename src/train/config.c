@@ -391,7 +391,8 @@ static void visit_section(const ax_run_config *c, const char *section, visit *ea
 }
 
 // In reading order; "" are the keys without a dot.
-static const char *const sections[] = {"", "model", "data", "train", "generate", "convert", "prepare"};
+static const char *const sections[] = {"",         "model",   "data",   "train",
+                                       "generate", "convert", "prepare"};
 enum { SECTIONS = sizeof sections / sizeof sections[0] };
 
 static ax_status finish(const ax_text *out)
@@ -455,9 +456,10 @@ ax_status ax_config_help(const char *section, ax_text *out)
     bool known = !section;
     for (int i = 0; i < SECTIONS && !known; i++)
         known = strcmp(section, sections[i]) == 0;
-    AX_CHECK(known, AX_EUSAGE,
-             "no keys begin with '%s.' (sections: run, model, data, train, generate, convert, prepare)",
-             section);
+    AX_CHECK(
+        known, AX_EUSAGE,
+        "no keys begin with '%s.' (sections: run, model, data, train, generate, convert, prepare)",
+        section);
     AX_TRY(join(&c));
     for (int i = 0; i < SECTIONS; i++)
         if (!section || strcmp(section, sections[i]) == 0)
