@@ -126,6 +126,8 @@ static ax_status check_attention(const char *kern, const ax_attention_args *g)
     AX_TRY(want(kern, "k", g->k, rows, kv, only(g->q.dtype)));
     AX_TRY(want(kern, "v", g->v, rows, kv, only(g->q.dtype)));
     AX_TRY(want(kern, "out", g->out, rows, q, only(g->q.dtype)));
+    if (g->positions.data)
+        AX_TRY(want(kern, "positions", g->positions, 1, rows, I32));
     return want(kern, "lse", g->lse, rows, g->heads, only(acc_of(g->q.dtype)));
 }
 

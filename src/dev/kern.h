@@ -32,7 +32,9 @@ typedef struct ax_gemm_args { // c (m, n) = op(a) (m, k) * op(b) (k, n) + beta *
 enum { AX_HEAD_DIM_MAX = 256 }; // larger heads are refused (AX_EUNSUPPORTED)
 
 // Causal self-attention over `sequences` sequences of T rows: for each head, softmax(q k^T * scale
-// + causal mask) v. Query head h reads kv head h / (heads / kv_heads).
+// + causal mask) v. Query head h reads kv head h / (heads / kv_heads). With positions, row i of a
+// sequence sees its rows [i - positions[i], i] alone: attention stays inside documents. Flops are
+// counted as without.
 typedef struct ax_attention_args {
     int64_t sequences, seq; // rows = sequences * seq
     int64_t heads, kv_heads, head_dim;
@@ -42,6 +44,7 @@ typedef struct ax_attention_args {
     ax_tensor lse;        // (rows, heads) acc: log of the sum of exponentials; written by fwd
     ax_tensor dout;       // bwd: (rows, heads*D) act
     ax_tensor dq, dk, dv; // bwd: written
+    ax_tensor positions;  // (1, rows) i32, 0 <= positions[i] <= i in its sequence; no data: causal
 } ax_attention_args;
 
 typedef enum ax_norm_kind {

@@ -28,13 +28,19 @@ static qkv_view split(const ax_attention *a, ax_tensor qkv)
                       ax_tensor_cols(qkv, q + kv, kv)};
 }
 
+static ax_tensor positions_of(const ax_nn *nn)
+{
+    return ax_nn_positions(nn, nn->layout.attention, nn->grid->y);
+}
+
 static ax_status rotate(ax_nn *nn, const ax_attention *a, ax_tensor qkv, int direction)
 {
     if (!a->rotary)
         return AX_OK;
     qkv_view w = split(a, qkv);
-    AX_TRY(ax_rope(nn->dev, w.q, a->positions, a->inv_freq, a->head_dim, direction));
-    return ax_rope(nn->dev, w.k, a->positions, a->inv_freq, a->head_dim, direction);
+    ax_tensor positions = positions_of(nn);
+    AX_TRY(ax_rope(nn->dev, w.q, positions, a->inv_freq, a->head_dim, direction));
+    return ax_rope(nn->dev, w.k, positions, a->inv_freq, a->head_dim, direction);
 }
 
 static ax_attention_args args_of(const ax_nn *nn, const ax_attention *a, ax_tensor qkv,
@@ -51,7 +57,8 @@ static ax_attention_args args_of(const ax_nn *nn, const ax_attention *a, ax_tens
                                .k = w.k,
                                .v = w.v,
                                .out = out,
-                               .lse = lse};
+                               .lse = lse,
+                               .positions = nn->documents ? positions_of(nn) : (ax_tensor){0}};
 }
 
 ax_status ax_attention_layer_fwd(ax_nn *nn, const ax_attention *a, ax_tensor qkv, ax_tensor out,

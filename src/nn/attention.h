@@ -1,5 +1,5 @@
 // Causal self-attention on the heads and sequences held here: rotary positions (Llama) and
-// softmax(q k^T / sqrt(D)) v. No communication: heads are cut over x (and perhaps y), sequences
+// softmax(q k^T / sqrt(D)) v, inside documents where nn.documents says so. No communication: heads are cut over x (and perhaps y), sequences
 // perhaps over y.
 //
 //     qkv (rows, (heads + 2 kv_heads) D) act: q | k | v, rotated in place by fwd
@@ -11,8 +11,7 @@ typedef struct ax_attention {
     int64_t heads, kv_heads; // held here
     int64_t head_dim;
     bool rotary;
-    ax_tensor positions; // (1, rows) i32
-    ax_tensor inv_freq;  // (1, D/2) acc; not rotary: empty
+    ax_tensor inv_freq; // (1, D/2) acc; not rotary: empty
 } ax_attention;
 
 // Counts the heads that this rank holds under the layout.

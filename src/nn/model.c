@@ -127,7 +127,8 @@ ax_status ax_model_init(ax_model *m, const ax_model_config *config)
                            .recompute = config->recompute,
                            .keep_gathered = config->keep_gathered,
                            .first_micro = true,
-                           .last_micro = true}};
+                           .last_micro = true},
+                    .document_mask = config->document_mask};
     size_t layers = (size_t)config->arch->layers;
     m->params.act = m->nn.act;
     m->params.acc = m->nn.acc;
@@ -163,17 +164,17 @@ void ax_model_fini(ax_model *m)
 static ax_status bind_tables(ax_model *m, ax_arena *run)
 {
     const ax_layout *l = &m->nn.layout;
-    ax_tensor positions, inv_freq = {0};
+    ax_tensor inv_freq = {0};
     AX_TRY(ax_tensor_alloc(run, AX_I32, 1, l->rows, &m->ids));
     AX_TRY(ax_tensor_alloc(run, AX_I32, 1, l->rows, &m->targets));
-    AX_TRY(ax_tensor_alloc(run, AX_I32, 1, l->rows_attention, &positions));
-    AX_TRY(ax_tensor_alloc(run, AX_I32, 1, l->rows_outer, &m->embed.row_position));
+    AX_TRY(ax_tensor_alloc(run, AX_I32, 1, l->rows, &m->in_sequence));
+    if (m->document_mask)
+        AX_TRY(ax_tensor_alloc(run, AX_I32, 1, l->rows, &m->in_document));
+    m->nn.positions = m->in_sequence;
     if (m->nn.arch->kind == AX_LLAMA)
         AX_TRY(ax_tensor_alloc(run, m->nn.acc, 1, m->nn.arch->head_dim / 2, &inv_freq));
-    for (int64_t i = 0; i < m->nn.arch->layers; i++) {
-        m->blocks[i].attention.positions = positions;
+    for (int64_t i = 0; i < m->nn.arch->layers; i++)
         m->blocks[i].attention.inv_freq = inv_freq;
-    }
     return AX_OK;
 }
 
@@ -185,10 +186,10 @@ ax_status ax_model_bind(ax_model *m, ax_arena *run, int what)
     return bind_tables(m, run);
 }
 
-static ax_status upload_positions(ax_model *m, ax_tensor to, int64_t first)
+static ax_status upload_positions(ax_model *m, ax_tensor to)
 {
     for (int64_t i = 0; i < to.cols; i++) {
-        int32_t position = (int32_t)((first + i) % m->nn.layout.seq);
+        int32_t position = (int32_t)(i % m->nn.layout.seq);
         AX_TRY(ax_device_copy(m->nn.dev, (int32_t *)to.data + i, &position, sizeof position));
     }
     return AX_OK;
@@ -208,11 +209,8 @@ static ax_status upload_frequencies(ax_model *m, ax_tensor to)
 
 ax_status ax_model_upload(ax_model *m)
 {
-    const ax_layout *l = &m->nn.layout;
     const ax_attention *a = &m->blocks[0].attention;
-    AX_TRY(upload_positions(m, a->positions, 0)); // what is held here starts with a whole sequence
-    int64_t first = l->outer == AX_SIDE_ROWS ? m->nn.grid->cx * l->rows_outer : 0;
-    AX_TRY(upload_positions(m, m->embed.row_position, first));
+    AX_TRY(upload_positions(m, m->in_sequence));
     if (a->rotary)
         AX_TRY(upload_frequencies(m, a->inv_freq));
     for (int i = 0; i < m->params.count; i++)
@@ -221,9 +219,26 @@ ax_status ax_model_upload(ax_model *m)
     return AX_OK;
 }
 
+// Kernels index by positions: they are checked here, once.
+static ax_status load_positions(ax_model *m, const int32_t *positions)
+{
+    const ax_layout *l = &m->nn.layout;
+    m->nn.documents = m->document_mask && positions;
+    m->nn.positions = m->nn.documents ? m->in_document : m->in_sequence;
+    if (!m->nn.documents || m->nn.dev->measuring)
+        return AX_OK;
+    for (int64_t i = 0; i < l->rows; i++)
+        AX_CHECK(positions[i] >= 0 && positions[i] <= i % l->seq, AX_EINTERNAL,
+                 "row %lld of a sequence has position %d in its document", (long long)(i % l->seq),
+                 (int)positions[i]);
+    return ax_device_copy(m->nn.dev, m->in_document.data, positions,
+                          ax_tensor_bytes(m->in_document));
+}
+
 static ax_status load_batch(ax_model *m, const ax_batch *b)
 {
     size_t bytes = ax_tensor_bytes(m->ids);
+    AX_TRY(load_positions(m, b->positions));
     if (m->nn.dev->measuring)
         return AX_OK;
     AX_TRY(ax_device_copy(m->nn.dev, m->ids.data, b->ids, bytes));

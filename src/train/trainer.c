@@ -26,7 +26,8 @@ static ax_status init_model(ax_trainer *t)
                                                        .act = c->act,
                                                        .overlap = c->overlap,
                                                        .recompute = c->recompute,
-                                                       .keep_gathered = c->keep_gathered}));
+                                                       .keep_gathered = c->keep_gathered,
+                                                       .document_mask = c->document_mask}));
     t->optim = (ax_optim){
         .params = &t->model.params, .grid = &t->grid, .dev = &t->dev, .config = c->optim};
     t->optim.config.overlap_data = c->overlap & AX_ODATA;

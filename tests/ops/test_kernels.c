@@ -170,20 +170,55 @@ static double attention_work(const scene *s)
     return 4.0 * (double)(n[0] * n[2] * n[4] * n[1] * (n[1] + 1) / 2);
 }
 
-static void run_attention_fwd(scene *s)
+// Where rows stand in their documents: nowhere, documents of mixed lengths (ones and long ones among
+// them), or a window of the last 40 rows, which begins at no border.
+typedef enum documents {
+    NO_DOCUMENTS,
+    DOCUMENTS,
+    WINDOWS,
+    FORMS,
+} documents;
+
+static void set_positions(scene *s, attention_case *c, documents form)
+{
+    int64_t rows = s->at.n[0] * s->at.n[1], seq = s->at.n[1];
+    int32_t *position = calloc((size_t)rows + 1, sizeof *position);
+    assert_non_null(position);
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t at = i % seq;
+        bool border = at == 0 || uniform((uint64_t)i) < (i / 100 % 2 ? 0.2 : 0.01);
+        int64_t document = border ? 0 : position[i - 1] + 1;
+        position[i] = (int32_t)(form == DOCUMENTS ? document : at < 40 ? at : 40);
+    }
+    if (form != NO_DOCUMENTS)
+        c->gold.positions = c->test.positions = ax_tensor_over(position, AX_I32, 1, rows);
+    else
+        free(position);
+}
+
+static void attention_fwd_case(scene *s, documents form)
 {
     attention_case c = make_attention(s);
+    set_positions(s, &c, form);
     GOLD(ax_attention_fwd(s->gold, &c.gold));
     TIMED(s, ax_attention_fwd(s->dev, &c.test));
     s->work = attention_work(s);
     compare(s, &c.out);
     compare(s, &c.lse);
+    free(c.gold.positions.data);
     release_attention(&c);
 }
 
-static void run_attention_bwd(scene *s)
+static void run_attention_fwd(scene *s)
+{
+    for (int form = 0; form < FORMS; form++)
+        attention_fwd_case(s, (documents)form);
+}
+
+static void attention_bwd_case(scene *s, documents form)
 {
     attention_case c = make_attention(s);
+    set_positions(s, &c, form);
     GOLD(ax_attention_fwd(s->gold, &c.gold));
     tensor_from_twin(&c.out);
     tensor_from_twin(&c.lse);
@@ -191,7 +226,14 @@ static void run_attention_bwd(scene *s)
     TIMED(s, ax_attention_bwd(s->dev, &c.test));
     s->work = 2.5 * attention_work(s);
     compare(s, &c.dqkv);
+    free(c.gold.positions.data);
     release_attention(&c);
+}
+
+static void run_attention_bwd(scene *s)
+{
+    for (int form = 0; form < FORMS; form++)
+        attention_bwd_case(s, (documents)form);
 }
 
 static const shape attention_shapes[] = {

@@ -19,13 +19,19 @@ static void axpy(double *y, double a, const double *x, int64_t n)
         y[i] += a * x[i];
 }
 
+// The first row of its sequence that row i sees.
+static int64_t first_seen(const ax_attention_args *g, int64_t first, int64_t i)
+{
+    return g->positions.data ? i - load_id(g->positions, first + i) : 0;
+}
+
 static void query_fwd(const ax_attention_args *g, int64_t first, int64_t head, int64_t i)
 {
     int64_t d = g->head_dim, kv = head / (g->heads / g->kv_heads) * d;
     double q[AX_HEAD_DIM_MAX], x[AX_HEAD_DIM_MAX], out[AX_HEAD_DIM_MAX] = {0};
     double max = -INFINITY, sum = 0;
     load(g->q, first + i, head * d, d, q);
-    for (int64_t j = 0; j <= i; j++) {
+    for (int64_t j = first_seen(g, first, i); j <= i; j++) {
         load(g->k, first + j, kv, d, x);
         double s = dot(q, x, d) * g->scale;
         if (s > max) {
@@ -89,7 +95,7 @@ static void query_bwd(const ax_attention_args *g, int64_t first, int64_t head, i
     double k[AX_HEAD_DIM_MAX], v[AX_HEAD_DIM_MAX], dq[AX_HEAD_DIM_MAX] = {0};
     query q;
     load_query(g, first + i, head, &q);
-    for (int64_t j = 0; j <= i; j++) {
+    for (int64_t j = first_seen(g, first, i); j <= i; j++) {
         load(g->k, first + j, kv, d, k);
         load(g->v, first + j, kv, d, v);
         axpy(dq, pair_of(g, &q, k, v).ds, k, d);
@@ -109,6 +115,8 @@ static void key_bwd(const ax_attention_args *g, int64_t first, int64_t kv_head, 
     for (int64_t head = kv_head * group; head < (kv_head + 1) * group; head++)
         for (int64_t i = j; i < g->seq; i++) {
             query q;
+            if (first_seen(g, first, i) > j)
+                continue;
             load_query(g, first + i, head, &q);
             pair at = pair_of(g, &q, k, v);
             axpy(dk, at.ds, q.q, d);
