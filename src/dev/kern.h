@@ -47,6 +47,21 @@ typedef struct ax_attention_args {
     ax_tensor positions;  // (1, rows) i32, 0 <= positions[i] <= i in its sequence; no data: causal
 } ax_attention_args;
 
+// Attention of a few queries against the keys and values that were kept of their sequences: softmax
+// (q k^T * scale) v. The queries of a sequence are its last rows, the keys of them included: query i
+// sees keys [0, lengths - queries + i]. Flops are counted as if every sequence filled its room.
+typedef struct ax_attention_cached_args {
+    int64_t sequences, queries; // rows = sequences * queries
+    int64_t heads, kv_heads, head_dim;
+    int64_t room; // rows of k and v that belong to a sequence and kv head
+    double scale;
+    ax_tensor q;       // (rows, heads*D) act
+    ax_tensor k, v;    // (sequences*kv_heads*room, D) act: key j of kv head h of sequence s is row
+                       // (s*kv_heads + h)*room + j
+    ax_tensor lengths; // (1, sequences) i32, queries <= lengths[s] <= room: its keys
+    ax_tensor out;     // (rows, heads*D) act: written
+} ax_attention_cached_args;
+
 typedef enum ax_norm_kind {
     AX_LAYERNORM, // (x - mean) / sqrt(var + eps) * w + b
     AX_RMSNORM,   // x / sqrt(mean(x^2) + eps) * w
@@ -99,6 +114,8 @@ struct ax_kern {
     ax_status (*attention_fwd)(ax_device *dev, const ax_attention_args *g);
     ax_status (*attention_bwd)(ax_device *dev, const ax_attention_args *g);
     size_t (*attention_workspace)(const ax_device *dev, const ax_attention_args *g);
+    ax_status (*attention_cached)(ax_device *dev, const ax_attention_cached_args *g);
+    size_t (*attention_cached_workspace)(const ax_device *dev, const ax_attention_cached_args *g);
     ax_status (*norm_sums)(ax_device *dev, const ax_norm_args *g);
     ax_status (*norm_fwd)(ax_device *dev, const ax_norm_args *g);
     ax_status (*norm_bwd_sums)(ax_device *dev, const ax_norm_args *g);
@@ -139,6 +156,7 @@ struct ax_kern {
 ax_status ax_gemm(ax_device *dev, const ax_gemm_args *g);
 ax_status ax_attention_fwd(ax_device *dev, const ax_attention_args *g);
 ax_status ax_attention_bwd(ax_device *dev, const ax_attention_args *g);
+ax_status ax_attention_cached(ax_device *dev, const ax_attention_cached_args *g);
 ax_status ax_norm_sums(ax_device *dev, const ax_norm_args *g);
 ax_status ax_norm_fwd(ax_device *dev, const ax_norm_args *g);
 ax_status ax_norm_bwd_sums(ax_device *dev, const ax_norm_args *g);

@@ -4,10 +4,13 @@
 //
 //     qkv (rows, (heads + 2 kv_heads) D) act: q | k | v, rotated in place by fwd
 //     out (rows, heads D) act; lse (rows, heads) acc, saved for backward
+//
+// With nn.cache (inference) keys and values are kept there, and what came before is read from there.
 #pragma once
-#include "nn/nn.h"
+#include "nn/cache.h"
 
 typedef struct ax_attention {
+    int layer;
     int64_t heads, kv_heads; // held here
     int64_t head_dim;
     bool rotary;
@@ -15,7 +18,7 @@ typedef struct ax_attention {
 } ax_attention;
 
 // Counts the heads that this rank holds under the layout.
-void ax_attention_init(const ax_nn *nn, ax_attention *a);
+void ax_attention_init(const ax_nn *nn, int layer, ax_attention *a);
 int64_t ax_attention_qkv_width(const ax_attention *a);
 
 ax_status ax_attention_layer_fwd(ax_nn *nn, const ax_attention *a, ax_tensor qkv, ax_tensor out,

@@ -11,6 +11,7 @@
 // Run the same calls under a measuring device and grid to learn how large the three arenas must be.
 #pragma once
 #include "nn/block.h"
+#include "nn/cache.h"
 #include "nn/embed.h"
 #include "nn/loss.h"
 
@@ -24,6 +25,7 @@ typedef struct ax_model_config {
     unsigned overlap; // ax_overlap bits
     bool recompute, keep_gathered;
     bool document_mask; // positions of a batch are obeyed
+    int64_t cache;      // positions of a sequence whose keys and values are kept (infer.h); 0: none
 } ax_model_config;
 
 typedef struct ax_model {
@@ -41,6 +43,7 @@ typedef struct ax_model {
     ax_tensor in_sequence;  // (1, m) i32: positions in sequences that are one document each
     ax_tensor in_document;  // (1, m) i32: those of the batch at hand, with document_mask
     bool document_mask;
+    ax_cache cache;
     int block_first, block_end; // while building: the parameters of the block at hand
 } ax_model;
 
@@ -64,6 +67,10 @@ ax_status ax_model_micro_batch(ax_model *m, const ax_batch *batch, double *loss_
 
 // Forward alone. token_loss: NULL or m doubles.
 ax_status ax_model_loss(ax_model *m, const ax_batch *batch, double *loss_sum, double *token_loss);
+
+// The forward pass up to the final norm: h (rows_outer, H/Gy) act, in the step arena, which the caller
+// releases. ids (1, m).
+ax_status ax_model_hidden(ax_model *m, ax_tensor ids, ax_tensor *h);
 
 // Logits of the token that follows row `row` of ids: V padded host floats.
 ax_status ax_model_logits(ax_model *m, const int32_t *ids, int64_t row, float *logits);

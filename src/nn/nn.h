@@ -14,6 +14,7 @@
 #include "grid/param.h"
 
 typedef struct ax_slab ax_slab;
+typedef struct ax_cache ax_cache;
 
 typedef enum ax_overlap { // section 4 of docs/parallelism.md
     AX_OAG = 1,           // gather of the next layer's weights over z
@@ -57,6 +58,7 @@ typedef struct ax_nn {
     bool recompute, keep_gathered;
     ax_tensor positions; // (1, m) i32: where each token of this micro-batch stands
     bool documents;      // they start anew with each document, and attention does not look back
+    ax_cache *cache;     // NULL: attention is among these tokens alone
 
     ax_weights weights;
     ax_slab **order; // the slabs of the linear layers in forward order
