@@ -1,5 +1,6 @@
 #include "ckpt/safetensors.h"
 
+#include "ckpt/checksum.h"
 #include "ckpt/disk.h"
 
 #include <fcntl.h>
@@ -133,6 +134,11 @@ ax_status ax_safetensors_layout(ax_st_tensor *list, int count, ax_text *json)
     return AX_OK;
 }
 
+int64_t ax_safetensors_size(const ax_st_tensor *list, int count, const ax_text *json)
+{
+    return count ? list[count - 1].end : PREFIX + (int64_t)json->length;
+}
+
 static ax_status write_header(const char *path, int fd, const ax_text *json, int64_t size)
 {
     unsigned char prefix[PREFIX];
@@ -150,8 +156,7 @@ ax_status ax_safetensors_create(const char *path, ax_st_tensor *list, int count)
     int fd = -1;
     AX_TRY_TO(done, ax_safetensors_layout(list, count, &json));
     AX_TRY_TO(done, ax_disk_open(path, O_WRONLY | O_CREAT | O_TRUNC, &fd));
-    int64_t size = count ? list[count - 1].end : PREFIX + (int64_t)json.length;
-    st = write_header(path, fd, &json, size);
+    st = write_header(path, fd, &json, ax_safetensors_size(list, count, &json));
     closed = ax_disk_close(fd, path);
     st = st == AX_OK ? closed : st;
 done:
@@ -192,6 +197,23 @@ static ax_status read_header(const char *path, int fd, int64_t size, char **byte
     *bytes = text;
     *count = n;
     return AX_OK;
+}
+
+ax_status ax_safetensors_header(const char *path, uint64_t *sum)
+{
+    int fd = -1;
+    int64_t size = 0;
+    char *text = NULL;
+    size_t count = 0;
+    AX_TRY(ax_disk_open(path, O_RDONLY, &fd));
+    ax_status st = ax_disk_size(fd, path, &size);
+    if (st == AX_OK)
+        st = read_header(path, fd, size, &text, &count);
+    if (st == AX_OK)
+        *sum = ax_checksum_text(text, count);
+    free(text);
+    ax_disk_close(fd, path);
+    return st;
 }
 
 // Says what stands before the error too: the tensor's name is there.

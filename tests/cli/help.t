@@ -9,6 +9,7 @@ $ axonn help
 |     eval       token-weighted loss and perplexity of a model on data
 |     convert    a Hugging Face directory to a checkpoint, a checkpoint or run to such a directory
 |     prepare    text and JSON lines to token files, with document borders
+|     checkpoint list, inspect, verify the checkpoints of a run, or one
 |     tokenizer  train a byte-level BPE; encode, decode, inspect
 |     selftest   prove on this machine that a model and grid give the serial numbers
 |     info       build, devices, instruction sets, libraries, ranks and how they were found
@@ -69,6 +70,7 @@ $ for v in $(axonn help | awk '/^    [a-z]/ { print $1 }'); do axonn help $v | h
 | axonn eval: token-weighted loss and perplexity of a model on data
 | axonn convert: a Hugging Face directory to a checkpoint, a checkpoint or run to such a directory
 | axonn prepare: text and JSON lines to token files, with document borders
+| axonn checkpoint: list, inspect, verify the checkpoints of a run, or one
 | axonn tokenizer: train a byte-level BPE; encode, decode, inspect
 | axonn selftest: prove on this machine that a model and grid give the serial numbers
 | axonn info: build, devices, instruction sets, libraries, ranks and how they were found
