@@ -216,28 +216,39 @@ static bool take_text(const json_t *value, const char **text, size_t *length)
     return true;
 }
 
-static bool take_object(const json_t *object, const ax_record *r, const char *path,
-                        const char *text_key, ax_document *out, char *why)
+static bool take_pair(const json_t *prompt, const json_t *completion, ax_document *out)
 {
-    if (!json_is_object(object))
-        return refuse(why, r, path, "not a JSON object", NULL);
-    const json_t *text = json_object_get(object, text_key);
-    if (text)
-        return take_text(text, &out->text, &out->length) ||
-               refuse(why, r, path, "not a string: the value of '", text_key);
-    const json_t *prompt = json_object_get(object, "prompt");
-    const json_t *completion = json_object_get(object, "completion");
-    if (!prompt && !completion)
-        return refuse(why, r, path, "the object has no key '", text_key);
-    if (!prompt || !completion)
-        return refuse(why, r, path, "a pair needs both keys, 'prompt' and 'completion'", NULL);
-    return (take_text(prompt, &out->prompt, &out->prompt_length) &&
-            take_text(completion, &out->completion, &out->completion_length)) ||
-           refuse(why, r, path, "'prompt' and 'completion' must be strings", NULL);
+    return take_text(prompt, &out->prompt, &out->prompt_length) &&
+           take_text(completion, &out->completion, &out->completion_length);
 }
 
-bool ax_document_parse(const ax_record *r, const char *path, const char *text_key, ax_document *out,
-                       char why[AX_DOCUMENT_WHY])
+static bool take_object(const json_t *object, const ax_record *r, const char *path,
+                        const ax_documents_options *keys, ax_document *out, char *why)
+{
+    const char *prompt_key = keys->prompt_key ? keys->prompt_key : "prompt";
+    const char *completion_key = keys->completion_key ? keys->completion_key : "completion";
+    char reason[160];
+    if (!json_is_object(object))
+        return refuse(why, r, path, "not a JSON object", NULL);
+    const json_t *text = json_object_get(object, keys->text_key);
+    if (text)
+        return take_text(text, &out->text, &out->length) ||
+               refuse(why, r, path, "not a string: the value of '", keys->text_key);
+    const json_t *prompt = json_object_get(object, prompt_key);
+    const json_t *completion = json_object_get(object, completion_key);
+    if (!prompt && !completion)
+        return refuse(why, r, path, "the object has no key '", keys->text_key);
+    const char *rule = !prompt || !completion                ? "a pair needs both keys"
+                       : !take_pair(prompt, completion, out) ? "both must be strings"
+                                                             : NULL;
+    if (!rule)
+        return true;
+    snprintf(reason, sizeof reason, "%s: '%.40s' and '%.40s'", rule, prompt_key, completion_key);
+    return refuse(why, r, path, reason, NULL);
+}
+
+bool ax_document_parse(const ax_record *r, const char *path, const ax_documents_options *keys,
+                       ax_document *out, char why[AX_DOCUMENT_WHY])
 {
     json_error_t error;
     ax_document document = {.line = r->line};
@@ -254,7 +265,7 @@ bool ax_document_parse(const ax_record *r, const char *path, const char *text_ke
                  (size_t)error.position + r->skipped, error.text);
         return false;
     }
-    if (!take_object(document.owner, r, path, text_key, &document, why)) {
+    if (!take_object(document.owner, r, path, keys, &document, why)) {
         ax_document_fini(&document);
         return false;
     }
@@ -287,7 +298,7 @@ ax_status ax_documents_next(ax_documents *d, ax_document *out, bool *found)
         AX_TRY(ax_documents_read(d, &record, found));
         if (!*found)
             return AX_OK;
-        if (ax_document_parse(&record, d->path, d->options.text_key, &d->last, why)) {
+        if (ax_document_parse(&record, d->path, &d->options, &d->last, why)) {
             *out = d->last;
             return AX_OK;
         }

@@ -12,10 +12,10 @@ enum {
     CHECKED_TOKENS = 1 << 28 // of a token file that is read through when it is opened
 };
 
-typedef struct document {
-    int64_t begin; // token of its piece
+typedef struct border { // where a document begins
+    int64_t begin;      // token of its piece
     int64_t line;
-} document;
+} border;
 
 typedef struct piece { // one file
     char *path;
@@ -24,7 +24,7 @@ typedef struct piece { // one file
     bool known;                        // borders
     ax_shard *shard;                   // NULL: ids are in memory
     ax_ids ids;                        // ~id in a prompt
-    document *document;                // NULL: the shard tells
+    border *border;                    // NULL: the shard tells
     int64_t room;
 } piece;
 
@@ -52,12 +52,12 @@ static ax_status add_border(piece *p, int64_t begin, int64_t line)
 {
     if (p->documents == p->room) {
         int64_t room = p->room ? 2 * p->room : 64;
-        document *grown = realloc(p->document, (size_t)room * sizeof *grown);
+        border *grown = realloc(p->border, (size_t)room * sizeof *grown);
         AX_CHECK(grown, AX_ENOMEM, "%s: no memory for %lld documents", p->path, (long long)room);
-        p->document = grown;
+        p->border = grown;
         p->room = room;
     }
-    p->document[p->documents++] = (document){begin, line};
+    p->border[p->documents++] = (border){begin, line};
     return AX_OK;
 }
 
@@ -131,9 +131,8 @@ static ax_status open_text(reader *r, piece *p)
     if (!r->encoder)
         AX_TRY(ax_encoder_open(o->tokenizer, o->literals, &r->encoder));
     int64_t empty = r->s->empty_documents;
-    const ax_documents_options how = {.text_key = o->text_key,
-                                      .prompt_key = o->prompt_key,
-                                      .completion_key = o->completion_key};
+    const ax_documents_options how = {
+        .text_key = o->text_key, .prompt_key = o->prompt_key, .completion_key = o->completion_key};
     AX_TRY(ax_documents_open(p->path, &how, &d));
     ax_status st = read_documents(r, p, d);
     ax_documents_close(d);
@@ -202,9 +201,7 @@ static ax_status add_file(reader *r, const char *name, size_t length)
     AX_CHECK(grown, AX_ENOMEM, "no memory for a list of files");
     s->piece = grown;
     piece *p = &s->piece[s->pieces++];
-    *p = (piece){.path = strndup(name, length),
-                 .begin = s->tokens,
-                 .first_document = s->documents};
+    *p = (piece){.path = strndup(name, length), .begin = s->tokens, .first_document = s->documents};
     AX_CHECK(p->path, AX_ENOMEM, "no memory for a file name");
     AX_TRY(ax_shard_is(p->path) ? open_shard(r, p) : open_text(r, p));
     s->tokens += p->count;
@@ -254,7 +251,7 @@ void ax_source_close(ax_source *s)
     for (int i = 0; i < s->pieces; i++) {
         ax_shard_close(s->piece[i].shard);
         ax_ids_fini(&s->piece[i].ids);
-        free(s->piece[i].document);
+        free(s->piece[i].border);
         free(s->piece[i].path);
     }
     free(s->piece);
@@ -329,22 +326,22 @@ ax_status ax_source_read(const ax_source *s, int64_t first, int64_t count, int32
 
 static ax_status piece_borders(const piece *p, int64_t first, int64_t count, int64_t *begin)
 {
-    if (!p->document && p->shard && p->documents)
+    if (!p->border && p->shard && p->documents)
         return ax_shard_borders(p->shard, first, count, begin);
     for (int64_t i = 0; i < count; i++)
-        begin[i] = first + i < p->documents ? p->document[first + i].begin : p->count;
+        begin[i] = first + i < p->documents ? p->border[first + i].begin : p->count;
     return AX_OK;
 }
 
 // The last document of a table that begins at or before a token of its piece.
 static ax_status piece_find(const piece *p, int64_t token, int64_t *out)
 {
-    if (!p->document)
+    if (!p->border)
         return ax_shard_find(p->shard, token, out);
     int64_t low = 0, high = p->documents;
     while (high - low > 1) {
         int64_t middle = (low + high) / 2;
-        if (p->document[middle].begin <= token)
+        if (p->border[middle].begin <= token)
             low = middle;
         else
             high = middle;
@@ -464,5 +461,5 @@ ax_source_place ax_source_locate(const ax_source *s, int64_t document)
     const piece *p = holding_document(s, document);
     int64_t index = document - p->first_document;
     return (ax_source_place){
-        .path = p->path, .index = index, .line = p->document ? p->document[index].line : 0};
+        .path = p->path, .index = index, .line = p->border ? p->border[index].line : 0};
 }
