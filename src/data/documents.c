@@ -1,11 +1,11 @@
 #include "data/documents.h"
 
 #include "base/log.h"
+#include "data/documents_json.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -207,50 +207,42 @@ static bool refuse(char *why, const ax_record *r, const char *path, const char *
     return false;
 }
 
-static bool take_text(const json_t *value, const char **text, size_t *length)
+static bool refuse_pair(char *why, const ax_record *r, const char *path, const char *rule,
+                        const char *const key[3])
 {
-    if (!json_is_string(value))
-        return false;
-    *text = json_string_value(value);
-    *length = json_string_length(value);
-    return true;
-}
-
-static bool take_pair(const json_t *prompt, const json_t *completion, ax_document *out)
-{
-    return take_text(prompt, &out->prompt, &out->prompt_length) &&
-           take_text(completion, &out->completion, &out->completion_length);
-}
-
-static bool take_object(const json_t *object, const ax_record *r, const char *path,
-                        const ax_documents_options *keys, ax_document *out, char *why)
-{
-    const char *prompt_key = keys->prompt_key ? keys->prompt_key : "prompt";
-    const char *completion_key = keys->completion_key ? keys->completion_key : "completion";
-    char reason[160];
-    if (!json_is_object(object))
-        return refuse(why, r, path, "not a JSON object", NULL);
-    const json_t *text = json_object_get(object, keys->text_key);
-    if (text)
-        return take_text(text, &out->text, &out->length) ||
-               refuse(why, r, path, "not a string: the value of '", keys->text_key);
-    const json_t *prompt = json_object_get(object, prompt_key);
-    const json_t *completion = json_object_get(object, completion_key);
-    if (!prompt && !completion)
-        return refuse(why, r, path, "the object has no key '", keys->text_key);
-    const char *rule = !prompt || !completion                ? "a pair needs both keys"
-                       : !take_pair(prompt, completion, out) ? "both must be strings"
-                                                             : NULL;
-    if (!rule)
-        return true;
-    snprintf(reason, sizeof reason, "%s: '%.40s' and '%.40s'", rule, prompt_key, completion_key);
+    char reason[200];
+    snprintf(reason, sizeof reason, rule, key[1], key[2]);
     return refuse(why, r, path, reason, NULL);
+}
+
+static bool take_document(const ax_json_value value[3], const ax_record *r, const char *path,
+                          const char *const key[3], ax_document *out, char *why)
+{
+    const ax_json_value *text = &value[0], *prompt = &value[1], *completion = &value[2];
+    if (text->found && !text->is_string)
+        return refuse(why, r, path, "not a string: the value of '", key[0]);
+    if (!text->found && !prompt->found && !completion->found)
+        return refuse(why, r, path, "the object has no key '", key[0]);
+    if (!text->found && !(prompt->found && completion->found))
+        return refuse_pair(why, r, path, "a pair needs both keys, '%.60s' and '%.60s'", key);
+    if (!text->found && !(prompt->is_string && completion->is_string))
+        return refuse_pair(why, r, path, "'%.60s' and '%.60s' must be strings", key);
+    out->text = text->text;
+    out->length = text->length;
+    if (text->found)
+        return true;
+    out->prompt = prompt->text;
+    out->prompt_length = prompt->length;
+    out->completion = completion->text;
+    out->completion_length = completion->length;
+    return true;
 }
 
 bool ax_document_parse(const ax_record *r, const char *path, const ax_documents_options *keys,
                        ax_document *out, char why[AX_DOCUMENT_WHY])
 {
-    json_error_t error;
+    ax_json_bad bad;
+    ax_json_value value[3];
     ax_document document = {.line = r->line};
     if (r->line == 0) {
         document.text = r->bytes;
@@ -258,14 +250,14 @@ bool ax_document_parse(const ax_record *r, const char *path, const ax_documents_
         *out = document;
         return true;
     }
-    document.owner =
-        json_loadb(r->bytes, r->length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
-    if (!document.owner) {
+    const char *const key[3] = {keys->text_key, keys->prompt_key ? keys->prompt_key : "prompt",
+                                keys->completion_key ? keys->completion_key : "completion"};
+    if (!ax_json_pick(r->bytes, r->length, key, 3, value, &document.owner, &bad)) {
         snprintf(why, AX_DOCUMENT_WHY, "%s:%" PRId64 ": byte %zu: %s", path, r->line,
-                 (size_t)error.position + r->skipped, error.text);
+                 bad.at + r->skipped, bad.why);
         return false;
     }
-    if (!take_object(document.owner, r, path, keys, &document, why)) {
+    if (!take_document(value, r, path, key, &document, why)) {
         ax_document_fini(&document);
         return false;
     }
@@ -275,7 +267,7 @@ bool ax_document_parse(const ax_record *r, const char *path, const ax_documents_
 
 void ax_document_fini(ax_document *d)
 {
-    json_decref(d->owner);
+    free(d->owner);
     *d = (ax_document){0};
 }
 
