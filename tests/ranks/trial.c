@@ -80,6 +80,16 @@ typedef struct work {
     double *whole; // room for a gathered model
 } work;
 
+// Borders that depend on the row of the global batch alone, so that every grid sees the same; every
+// fifth row is one document.
+static void cut_documents(int32_t *position, int64_t seq, int step, int64_t row)
+{
+    for (int64_t k = 1; k < seq; k++) {
+        uint64_t bits = ax_rng_bits(17, (uint64_t)step, (uint64_t)(row * seq + k));
+        position[k] = row % 5 != 4 && bits % 4 == 0 ? 0 : position[k - 1] + 1;
+    }
+}
+
 static ax_status load_rows(work *w, int step)
 {
     const int64_t seq = w->t.layout.seq;
@@ -88,6 +98,8 @@ static ax_status load_rows(work *w, int step)
         int32_t *targets = w->t.targets + i * seq;
         ax_row into = {w->t.ids + i * seq, targets, w->t.positions + i * seq};
         AX_TRY(ax_loader_row(&w->loader, step, row, &into));
+        if (w->trial->documents)
+            cut_documents(into.positions, seq, step, row);
         for (int64_t k = 0; k < seq && w->trial->counts; k++)
             if (!w->trial->counts(row, k))
                 targets[k] = -1;
@@ -176,7 +188,8 @@ static ax_status dry_runs(work *w)
     float *logits = malloc((size_t)t->layout.vocab_padded * sizeof *logits);
     AX_CHECK(logits, AX_ENOMEM, "no memory for logits");
     double sum;
-    ax_status st = ax_model_loss(&t->model, &(ax_batch){t->ids, t->targets, NULL}, &sum, NULL);
+    ax_status st =
+        ax_model_loss(&t->model, &(ax_batch){t->ids, t->targets, t->positions}, &sum, NULL);
     if (st == AX_OK)
         st = ax_model_logits(&t->model, t->ids, 0, logits);
     free(logits);
@@ -250,6 +263,7 @@ ax_status trial_run_on(const trial *j, ax_comm *world, outcome *out)
     work w = {.trial = j, .o = out};
     ax_trainer_config config = j->config;
     config.arch = &j->arch;
+    config.document_mask = j->documents;
     *out = (outcome){0};
     for (int i = 0; i < TRIAL_STEPS * TRIAL_BATCH; i++)
         out->sample[i] = -1;
