@@ -34,6 +34,10 @@ const ax_verb ax_verbs[] = {
      "axonn checkpoint inspect out/book -v\n"
      "axonn checkpoint verify out/book/step-00000200",
      ax_cmd_checkpoint},
+    {"data", "data show: the samples and documents that a training step reads",
+     "axonn data show --step 12 data.train=book.txt train.batch=8\n"
+     "axonn data show --step 1000 --config examples/quickstart.yaml --json",
+     ax_cmd_data},
     {"tokenizer", "train a byte-level BPE; encode, decode, inspect",
      "axonn tokenizer encode data.tokenizer=models/llama book.txt\n"
      "axonn tokenizer decode data.tokenizer=models/llama ids.txt\n"

@@ -3,12 +3,15 @@
 #include "train/config_yaml.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #define TRAIN(field) offsetof(ax_train_options, field)
 const ax_option ax_train_option_table[] = {
     {"train.steps", AX_OPT_INT, TRAIN(steps), "100", "1..", "optimizer steps"},
+    {"train.epochs", AX_OPT_REAL, TRAIN(epochs), "0", "0..",
+     "passes over the training data, in place of train.steps; 0: train.steps counts"},
     {"train.batch", AX_OPT_INT, TRAIN(batch), "8", "1..16777216",
      "sequences of a step, over all ranks"},
     {"train.micro_batch", AX_OPT_INT, TRAIN(micro_batch), "0", "0..16777216",
@@ -169,6 +172,30 @@ static ax_status check_overlap(const char *list)
     }
 }
 
+static ax_status check_warmup(const ax_train_options *t)
+{
+    AX_CHECK(t->warmup <= t->steps, AX_EUSAGE,
+             "train.warmup=%lld is above train.steps=%lld: the peak would never be reached",
+             (long long)t->warmup, (long long)t->steps);
+    return AX_OK;
+}
+
+ax_status ax_config_resolve_epochs(ax_run_config *c, int64_t samples)
+{
+    ax_train_options *t = &c->train;
+    if (t->epochs <= 0)
+        return AX_OK;
+    double steps = t->epochs * (double)samples / (double)t->batch;
+    // The product of a decimal is off by a rounding error, which is no step.
+    steps = fmax(1, ceil(steps * (1 - 1e-12)));
+    AX_CHECK(steps < 1e15, AX_EUSAGE,
+             "train.epochs=%g over %lld samples: more steps than a run has", t->epochs,
+             (long long)samples);
+    t->steps = (int64_t)steps;
+    t->epochs = 0;
+    return check_warmup(t);
+}
+
 ax_status ax_config_check(ax_run_config *c)
 {
     ax_train_options *t = &c->train;
@@ -179,9 +206,10 @@ ax_status ax_config_check(ax_run_config *c)
     AX_CHECK(t->micro_batch <= t->batch, AX_EUSAGE,
              "train.micro_batch=%lld is above train.batch=%lld", (long long)t->micro_batch,
              (long long)t->batch);
-    AX_CHECK(t->warmup <= t->steps, AX_EUSAGE,
-             "train.warmup=%lld is above train.steps=%lld: the peak would never be reached",
-             (long long)t->warmup, (long long)t->steps);
+    AX_CHECK(t->epochs <= 0 || !ax_options_is_set(&c->options, "train.steps"), AX_EUSAGE,
+             "train.epochs=%g and train.steps=%lld: give one", t->epochs, (long long)t->steps);
+    if (t->epochs <= 0)
+        AX_TRY(check_warmup(t));
     return check_overlap(t->overlap);
 }
 

@@ -192,6 +192,7 @@ static ax_status resolve(ax_job *job)
                              .overlap = overlap_bits(o),
                              .recompute = o->recompute == AX_CONFIG_RECOMPUTE_FULL,
                              .keep_gathered = o->keep_gathered,
+                             .document_mask = job->corpus_wanted && c->data.document_mask,
                              .inference = job->inference,
                              .cache = job->cache,
                              .snapshot =
@@ -213,7 +214,7 @@ static ax_status resolve(ax_job *job)
     return ax_layout_choose(&c->arch, &t->grid, t->batch, t->micro_batch, t->activations, &layout);
 }
 
-static ax_status open_shared(ax_job *job)
+static ax_status open_tokenizer(ax_job *job)
 {
     ax_run_config *c = job->config;
     if (job->run_wanted)
@@ -231,16 +232,46 @@ static ax_status open_shared(ax_job *job)
     AX_CHECK(c->arch.vocab >= vocab, AX_EUSAGE,
              "model.vocab=%lld is smaller than the %lld ids of data.tokenizer=%s",
              (long long)c->arch.vocab, (long long)vocab, c->data.tokenizer);
-    AX_TRY(ax_arch_check(&c->arch));
+    return ax_arch_check(&c->arch);
+}
+
+// The steps that train.epochs comes to are a matter of the data.
+static ax_status resolve_epochs(ax_job *job)
+{
+    ax_run_config *c = job->config;
+    double epochs = c->train.epochs;
+    ax_loader l;
+    if (epochs <= 0)
+        return AX_OK;
+    AX_TRY(ax_loader_init(&l, job->corpus, c->train.batch, c->data.seed));
+    AX_TRY(ax_config_resolve_epochs(c, l.samples));
+    if (ax_log_current().rank == 0)
+        ax_log(AX_LOG_INFO, "data", "%g epochs of %lld samples, %lld a step: %lld steps", epochs,
+               (long long)l.samples, (long long)c->train.batch, (long long)c->train.steps);
+    return AX_OK;
+}
+
+static ax_status open_corpus(ax_job *job)
+{
+    const ax_run_config *c = job->config;
+    const ax_corpus_use use = {.seq = c->arch.seq,
+                               .vocab = c->arch.vocab,
+                               .scoring = job->inference,
+                               .documents = job->documents_wanted};
+    AX_TRY(ax_corpus_open(&c->data, job->tokenizer, &use, &job->corpus));
+    return job->inference ? AX_OK : resolve_epochs(job);
+}
+
+static ax_status open_shared(ax_job *job)
+{
+    ax_run_config *c = job->config;
+    AX_TRY(open_tokenizer(job));
     if (job->scale_wanted)
         ax_selftest_scale(&c->arch, &job->scaled);
     if (job->prepare)
         AX_TRY(job->prepare(job));
     AX_TRY(resolve(job));
-    if (!job->corpus_wanted)
-        return AX_OK;
-    return job->inference ? ax_corpus_open_valid(&c->data, job->tokenizer, &job->corpus)
-                          : ax_corpus_open(&c->data, job->tokenizer, &job->corpus);
+    return job->corpus_wanted ? open_corpus(job) : AX_OK;
 }
 
 static ax_status choose_resume(ax_job *job)
@@ -250,7 +281,13 @@ static ax_status choose_resume(ax_job *job)
                : AX_OK;
 }
 
-static void close_shared(ax_job *job)
+ax_status ax_job_open_data(ax_job *job)
+{
+    AX_TRY(open_tokenizer(job));
+    return open_corpus(job);
+}
+
+void ax_job_close_data(ax_job *job)
 {
     ax_lock_release(&job->lock);
     free(job->resume_config);
@@ -321,7 +358,7 @@ static ax_status launched_main(void *ctx, ax_comm *world)
     if (st == AX_OK)
         st = job->main(job, world);
     ax_comm_end(world, st);
-    close_shared(job);
+    ax_job_close_data(job);
     return st;
 }
 
@@ -343,6 +380,6 @@ ax_status ax_job_run(ax_job *job, ax_job_main *main)
         st = open_shared(job);
     if (st == AX_OK)
         st = ax_ranks_run(job->ranks, local_main, job);
-    close_shared(job);
+    ax_job_close_data(job);
     return st;
 }

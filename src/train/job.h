@@ -33,6 +33,7 @@ struct ax_job {
     ax_status (*prepare)(ax_job *job);
     int64_t sequences;      // in place of train.batch; 0: that
     int64_t cache;          // as ax_trainer_config
+    bool documents_wanted;  // every document has a number (data show)
     bool scale_wanted;      // a model too large for a quick proof is scaled down
     bool run_wanted;        // it trains: train.out is written and locked, train.resume obeyed
     ax_leave_signal *asked; // NULL: nobody listens to signals
@@ -63,6 +64,10 @@ ax_status ax_job_run(ax_job *job, ax_job_main *main);
 // The checkpoint directory behind a path: itself, or what `latest` names in a run directory; where
 // that is missing or not whole, the newest whole one there.
 ax_status ax_job_checkpoint(const char *path, char *dir, size_t size);
+
+// The tokenizer and the corpus of a job alone: no ranks, no model. Not collective. Close in any case.
+ax_status ax_job_open_data(ax_job *job);
+void ax_job_close_data(ax_job *job);
 
 // Parameters of an open trainer: from model.init or from the seed. Collective.
 ax_status ax_job_init_params(const ax_job *job, ax_trainer *t);

@@ -81,8 +81,9 @@ static ax_status load_batch(run *r)
     ax_trainer *t = r->t;
     int64_t seq = t->layout.seq;
     for (int64_t i = 0; i < ax_trainer_rows(t); i++)
-        ax_loader_row(&r->loader, r->step, ax_trainer_row(t, i),
-                      &(ax_row){t->ids + i * seq, t->targets + i * seq, t->positions + i * seq});
+        AX_TRY(ax_loader_row(
+            &r->loader, r->step, ax_trainer_row(t, i),
+            &(ax_row){t->ids + i * seq, t->targets + i * seq, t->positions + i * seq}));
     return AX_OK;
 }
 
@@ -181,7 +182,8 @@ static ax_status evaluate(run *r)
 // Lines of the metrics reach the disk before the checkpoint that follows them.
 static ax_status save(run *r, bool whole)
 {
-    const ax_saves_point at = {r->step, r->tokens, r->loader.tokens, r->loss};
+    const ax_saves_point at = {r->step, r->tokens, ax_corpus_tokens(r->job->corpus, AX_TRAIN),
+                               r->loss};
     ax_status st = r->world->rank == 0 ? ax_metrics_sync(&r->metrics) : AX_OK;
     AX_TRY(ax_comm_agree(r->world, st));
     AX_TRY(ax_saves_begin(&r->saves, &at, whole));
@@ -199,7 +201,7 @@ static bool due(int64_t every, int64_t step)
 static ax_status between(run *r, bool last)
 {
     const ax_train_options *o = options(r);
-    bool held_out = ax_corpus_windows(r->job->corpus, AX_VALID, r->t->layout.seq) > 0;
+    bool held_out = ax_corpus_windows(r->job->corpus, AX_VALID) > 0;
     bool scores = held_out && (last || due(o->eval_every, r->step));
     if (r->step == 0)
         return AX_OK;
@@ -266,14 +268,13 @@ static ax_status go_on(run *r)
 static ax_status open_run(run *r)
 {
     const ax_train_options *o = options(r);
-    AX_TRY(ax_loader_init(&r->loader, r->job->corpus, AX_TRAIN, r->t->layout.seq, o->batch,
-                          r->job->config->data.seed));
+    AX_TRY(ax_loader_init(&r->loader, r->job->corpus, o->batch, r->job->config->data.seed));
     r->schedule = schedule_of(o);
     r->saves = (ax_saves){
         .out = o->out, .config = r->job->config, .trainer = r->t, .beside = r->t->config.snapshot};
     if (r->world->rank != 0)
         return AX_OK;
-    AX_TRY(ax_resume_check_data(&r->from, r->loader.tokens));
+    AX_TRY(ax_resume_check_data(&r->from, ax_corpus_tokens(r->job->corpus, AX_TRAIN)));
     return ax_rundir_open(r->job, r->t, &r->from, &r->metrics);
 }
 

@@ -381,12 +381,20 @@ static ax_status compare(const adoption *a, const ax_option *o, const char *valu
     return AX_OK;
 }
 
+// The length of a run is told by one of two keys.
+static bool is_length_given(const ax_run_config *c)
+{
+    return ax_options_is_set(&c->options, "train.steps") ||
+           ax_options_is_set(&c->options, "train.epochs");
+}
+
 static ax_status take_key(void *ctx, const char *key, const char *value, const char *where)
 {
     adoption *a = ctx;
     const ax_run_config *c = a->given;
     const ax_option *o = ax_options_find(&c->options, key);
-    if (of_this_start(key))
+    bool length = strcmp(key, "train.steps") == 0 || strcmp(key, "train.epochs") == 0;
+    if (of_this_start(key) || (length && is_length_given(c)))
         return AX_OK;
     if (!o) {
         if (!a->complained && ax_log_current().rank == 0)

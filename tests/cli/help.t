@@ -10,6 +10,7 @@ $ axonn help
 |     convert    a Hugging Face directory to a checkpoint, a checkpoint or run to such a directory
 |     prepare    text and JSON lines to token files, with document borders
 |     checkpoint list, inspect, verify the checkpoints of a run, or one
+|     data       data show: the samples and documents that a training step reads
 |     tokenizer  train a byte-level BPE; encode, decode, inspect
 |     selftest   prove on this machine that a model and grid give the serial numbers
 |     info       build, devices, instruction sets, libraries, ranks and how they were found
@@ -71,6 +72,7 @@ $ for v in $(axonn help | awk '/^    [a-z]/ { print $1 }'); do axonn help $v | h
 | axonn convert: a Hugging Face directory to a checkpoint, a checkpoint or run to such a directory
 | axonn prepare: text and JSON lines to token files, with document borders
 | axonn checkpoint: list, inspect, verify the checkpoints of a run, or one
+| axonn data: data show: the samples and documents that a training step reads
 | axonn tokenizer: train a byte-level BPE; encode, decode, inspect
 | axonn selftest: prove on this machine that a model and grid give the serial numbers
 | axonn info: build, devices, instruction sets, libraries, ranks and how they were found
