@@ -1,0 +1,368 @@
+#include "data/documents.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zstd.h>
+
+enum {
+    ROOM = 1 << 20, // of the buffer at first
+    WARNED = 3,     // skipped lines that are named one by one
+};
+
+struct ax_documents {
+    char *path;
+    ax_documents_options options;
+    bool has_lines;
+    int fd;
+
+    ZSTD_DStream *zstd;    // NULL: the file is not compressed
+    unsigned char *packed; // a block of the file
+    size_t packed_room, packed_begin, packed_end;
+    bool in_frame; // of zstd; a file may not end there
+
+    char *buffer; // text[begin, end) is there and not handed out; no line ends before `seen`
+    size_t room, begin, end, seen;
+    bool ended; // nothing is left behind `end`
+
+    int64_t lines, bytes, skipped;
+    bool handed; // the one document of a text file
+    ax_document last;
+};
+
+// ---- names
+
+static bool ends_in(const char *path, size_t n, const char *end)
+{
+    size_t m = strlen(end);
+    return n > m && strncmp(path + n - m, end, m) == 0;
+}
+
+static size_t without_zst(const char *path)
+{
+    size_t n = strlen(path);
+    return ends_in(path, n, ".zst") ? n - 4 : n;
+}
+
+bool ax_documents_has_lines(const char *path)
+{
+    return ends_in(path, without_zst(path), ".jsonl");
+}
+
+// ---- bytes
+
+static ax_status read_file(ax_documents *d, void *to, size_t room, size_t *count)
+{
+    ssize_t n;
+    do
+        n = read(d->fd, to, room);
+    while (n < 0 && errno == EINTR);
+    AX_CHECK(n >= 0, AX_EIO, "%s: %s after line %" PRId64, d->path, strerror(errno), d->lines);
+    *count = (size_t)n;
+    return AX_OK;
+}
+
+static ax_status read_packed(ax_documents *d)
+{
+    d->packed_begin = 0;
+    AX_TRY(read_file(d, d->packed, d->packed_room, &d->packed_end));
+    AX_CHECK(d->packed_end > 0 || !d->in_frame, AX_EFORMAT,
+             "%s: the compressed stream ends in the middle, after line %" PRId64
+             ": the file is cut",
+             d->path, d->lines);
+    return AX_OK;
+}
+
+// At least one byte unless the file ends.
+static ax_status unpack(ax_documents *d, void *to, size_t room, size_t *count)
+{
+    ZSTD_outBuffer out = {to, room, 0};
+    while (out.pos == 0) {
+        ZSTD_inBuffer in = {d->packed, d->packed_end, d->packed_begin};
+        size_t rest = ZSTD_decompressStream(d->zstd, &out, &in);
+        AX_CHECK(!ZSTD_isError(rest), AX_EFORMAT, "%s: no zstd stream after line %" PRId64 ": %s",
+                 d->path, d->lines, ZSTD_getErrorName(rest));
+        bool moved = in.pos > d->packed_begin || out.pos > 0;
+        if (moved)
+            d->in_frame = rest != 0;
+        d->packed_begin = in.pos;
+        if (out.pos > 0 || d->packed_begin < d->packed_end)
+            continue;
+        AX_TRY(read_packed(d));
+        if (d->packed_end == 0)
+            break;
+    }
+    *count = out.pos;
+    return AX_OK;
+}
+
+// Moves what is left to the front, and doubles the room where that gains less than half.
+static ax_status make_room(ax_documents *d)
+{
+    if (d->end < d->room)
+        return AX_OK;
+    size_t left = d->end - d->begin;
+    if (left > d->room / 2) {
+        char *grown = realloc(d->buffer, d->room * 2);
+        AX_CHECK(grown, AX_ENOMEM, "%s: no memory for line %" PRId64 ", of more than %zu bytes",
+                 d->path, d->lines + 1, left);
+        d->buffer = grown;
+        d->room *= 2;
+    }
+    memmove(d->buffer, d->buffer + d->begin, left);
+    d->seen -= d->begin;
+    d->begin = 0;
+    d->end = left;
+    return AX_OK;
+}
+
+static ax_status fill(ax_documents *d)
+{
+    size_t n;
+    AX_TRY(make_room(d));
+    char *to = d->buffer + d->end;
+    AX_TRY(d->zstd ? unpack(d, to, d->room - d->end, &n) : read_file(d, to, d->room - d->end, &n));
+    d->end += n;
+    d->bytes += (int64_t)n;
+    d->ended = n == 0;
+    return AX_OK;
+}
+
+// ---- records
+
+static ax_status read_whole(ax_documents *d, ax_record *out, bool *found)
+{
+    while (!d->handed && !d->ended)
+        AX_TRY(fill(d));
+    *found = !d->handed;
+    d->handed = true;
+    if (*found)
+        *out = (ax_record){.bytes = d->buffer, .length = d->end};
+    return AX_OK;
+}
+
+// The next line with its end, or the rest of the file; length 0: there is none.
+static ax_status read_line(ax_documents *d, const char **line, size_t *length)
+{
+    const char *newline = NULL;
+    for (;;) {
+        if (d->end > d->seen)
+            newline = memchr(d->buffer + d->seen, '\n', d->end - d->seen);
+        d->seen = d->end;
+        if (newline || d->ended)
+            break;
+        AX_TRY(fill(d));
+    }
+    *line = d->buffer + d->begin;
+    *length = newline ? (size_t)(newline - *line) + 1 : d->end - d->begin;
+    d->begin += *length;
+    d->seen = d->begin;
+    d->lines += *length > 0;
+    return AX_OK;
+}
+
+static bool is_blank(char letter)
+{
+    return letter == ' ' || letter == '\t' || letter == '\r' || letter == '\n';
+}
+
+ax_status ax_documents_read(ax_documents *d, ax_record *out, bool *found)
+{
+    if (!d->has_lines)
+        return read_whole(d, out, found);
+    for (;;) {
+        const char *line;
+        size_t n, mark;
+        AX_TRY(read_line(d, &line, &n));
+        if (n == 0) {
+            *found = false;
+            return AX_OK;
+        }
+        mark = d->lines == 1 && n >= 3 && memcmp(line, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+        while (n > mark && is_blank(line[n - 1]))
+            n--;
+        if (n == mark)
+            continue;
+        *out = (ax_record){line + mark, n - mark, mark, d->lines};
+        *found = true;
+        return AX_OK;
+    }
+}
+
+// ---- one line
+
+static bool refuse(char *why, const ax_record *r, const char *path, const char *reason,
+                   const char *key)
+{
+    snprintf(why, AX_DOCUMENT_WHY, "%s:%" PRId64 ": byte %zu: %s%s%s", path, r->line, r->skipped,
+             reason, key ? key : "", key ? "'; data.text_key names it" : "");
+    return false;
+}
+
+static bool take_text(const json_t *value, const char **text, size_t *length)
+{
+    if (!json_is_string(value))
+        return false;
+    *text = json_string_value(value);
+    *length = json_string_length(value);
+    return true;
+}
+
+static bool take_object(const json_t *object, const ax_record *r, const char *path,
+                        const char *text_key, ax_document *out, char *why)
+{
+    if (!json_is_object(object))
+        return refuse(why, r, path, "not a JSON object", NULL);
+    const json_t *text = json_object_get(object, text_key);
+    if (text)
+        return take_text(text, &out->text, &out->length) ||
+               refuse(why, r, path, "not a string: the value of '", text_key);
+    const json_t *prompt = json_object_get(object, "prompt");
+    const json_t *completion = json_object_get(object, "completion");
+    if (!prompt && !completion)
+        return refuse(why, r, path, "the object has no key '", text_key);
+    if (!prompt || !completion)
+        return refuse(why, r, path, "a pair needs both keys, 'prompt' and 'completion'", NULL);
+    return (take_text(prompt, &out->prompt, &out->prompt_length) &&
+            take_text(completion, &out->completion, &out->completion_length)) ||
+           refuse(why, r, path, "'prompt' and 'completion' must be strings", NULL);
+}
+
+bool ax_document_parse(const ax_record *r, const char *path, const char *text_key, ax_document *out,
+                       char why[AX_DOCUMENT_WHY])
+{
+    json_error_t error;
+    ax_document document = {.line = r->line};
+    if (r->line == 0) {
+        document.text = r->bytes;
+        document.length = r->length;
+        *out = document;
+        return true;
+    }
+    document.owner =
+        json_loadb(r->bytes, r->length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+    if (!document.owner) {
+        snprintf(why, AX_DOCUMENT_WHY, "%s:%" PRId64 ": byte %zu: %s", path, r->line,
+                 (size_t)error.position + r->skipped, error.text);
+        return false;
+    }
+    if (!take_object(document.owner, r, path, text_key, &document, why)) {
+        ax_document_fini(&document);
+        return false;
+    }
+    *out = document;
+    return true;
+}
+
+void ax_document_fini(ax_document *d)
+{
+    json_decref(d->owner);
+    *d = (ax_document){0};
+}
+
+// ---- the reader
+
+static ax_status skip_line(ax_documents *d, const char *why)
+{
+    AX_CHECK(d->options.on_error == AX_DOCUMENTS_SKIP, AX_EFORMAT, "%s", why);
+    if (d->skipped++ < WARNED)
+        ax_log(AX_LOG_WARN, "data", "skipped: %s", why);
+    return AX_OK;
+}
+
+ax_status ax_documents_next(ax_documents *d, ax_document *out, bool *found)
+{
+    char why[AX_DOCUMENT_WHY];
+    ax_document_fini(&d->last);
+    for (;;) {
+        ax_record record;
+        AX_TRY(ax_documents_read(d, &record, found));
+        if (!*found)
+            return AX_OK;
+        if (ax_document_parse(&record, d->path, d->options.text_key, &d->last, why)) {
+            *out = d->last;
+            return AX_OK;
+        }
+        AX_TRY(skip_line(d, why));
+    }
+}
+
+int64_t ax_documents_lines(const ax_documents *d)
+{
+    return d->lines;
+}
+
+int64_t ax_documents_bytes(const ax_documents *d)
+{
+    return d->bytes;
+}
+
+int64_t ax_documents_skipped(const ax_documents *d)
+{
+    return d->skipped;
+}
+
+// ---- opening
+
+static ax_status open_zstd(ax_documents *d)
+{
+    d->zstd = ZSTD_createDStream();
+    d->packed_room = ZSTD_DStreamInSize();
+    d->packed = malloc(d->packed_room);
+    AX_CHECK(d->zstd && d->packed, AX_ENOMEM, "%s: no memory to unpack it", d->path);
+    d->in_frame = true; // a file without a frame is cut
+    return AX_OK;
+}
+
+static ax_status open_path(ax_documents *d)
+{
+    struct stat about;
+    AX_CHECK(d->path && d->buffer, AX_ENOMEM, "no memory to read a file");
+    AX_CHECK(stat(d->path, &about) == 0, errno == ENOENT ? AX_EUSAGE : AX_EIO, "%s: %s", d->path,
+             strerror(errno));
+    AX_CHECK(!S_ISDIR(about.st_mode), AX_EIO, "%s: %s", d->path, strerror(EISDIR));
+    AX_CHECK(S_ISREG(about.st_mode), AX_EUSAGE,
+             "%s: not a regular file; pipes and devices have no end to wait for", d->path);
+    d->fd = open(d->path, O_RDONLY | O_CLOEXEC);
+    AX_CHECK(d->fd >= 0, errno == ENOENT ? AX_EUSAGE : AX_EIO, "%s: %s", d->path, strerror(errno));
+    d->has_lines = ax_documents_has_lines(d->path);
+    return d->path[without_zst(d->path)] ? open_zstd(d) : AX_OK;
+}
+
+ax_status ax_documents_open(const char *path, const ax_documents_options *options,
+                            ax_documents **out)
+{
+    ax_documents *d = calloc(1, sizeof *d);
+    AX_CHECK(d, AX_ENOMEM, "no memory to read a file");
+    *d = (ax_documents){
+        .path = strdup(path), .options = *options, .fd = -1, .buffer = malloc(ROOM), .room = ROOM};
+    ax_status st = open_path(d);
+    if (st != AX_OK) {
+        ax_documents_close(d);
+        return st;
+    }
+    *out = d;
+    return AX_OK;
+}
+
+void ax_documents_close(ax_documents *d)
+{
+    if (!d)
+        return;
+    ax_document_fini(&d->last);
+    ZSTD_freeDStream(d->zstd);
+    free(d->packed);
+    if (d->fd >= 0)
+        close(d->fd);
+    free(d->buffer);
+    free(d->path);
+    free(d);
+}
