@@ -23,6 +23,11 @@ const ax_verb ax_verbs[] = {
      "axonn convert llama-3.2-1b start\n"
      "axonn convert out/book book-hf convert.dtype=bf16",
      ax_cmd_convert},
+    {"prepare", "text and JSON lines to token files, with document borders",
+     "axonn prepare data.tokenizer=models/llama data.train=a.jsonl,b.jsonl.zst out=corpus\n"
+     "axonn prepare data.tokenizer=models/llama data.train=a.jsonl out=corpus --on-error skip\n"
+     "axonn train data.tokenizer=models/llama data.train=corpus",
+     ax_cmd_prepare},
     {"tokenizer", "train a byte-level BPE; encode, decode, inspect",
      "axonn tokenizer encode data.tokenizer=models/llama book.txt\n"
      "axonn tokenizer decode data.tokenizer=models/llama ids.txt\n"

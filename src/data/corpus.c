@@ -19,6 +19,13 @@ const ax_option ax_data_option_table[] = {
      "byte (256 bytes and one end-of-document id), or a tokenizer.json or its directory"},
     {"data.text_key", AX_OPT_TEXT, offsetof(ax_data_options, text_key), "text", "",
      "key that holds the text of a JSONL object"},
+    {"data.bos", AX_OPT_FLAG, offsetof(ax_data_options, bos), "off", "",
+     "begin each document with the tokenizer's id for it"},
+    {"data.eod", AX_OPT_FLAG, offsetof(ax_data_options, eod), "on", "",
+     "end each document with the tokenizer's id for it"},
+    {"data.literals", AX_OPT_CHOICE, offsetof(ax_data_options, literals), "text", "text|tokens",
+     "what the text of a special token, as <|endoftext|>, becomes in a document: text like any "
+     "other, or the token"},
     {"data.valid_fraction", AX_OPT_REAL, offsetof(ax_data_options, valid_fraction), "0.05",
      "0..0.99", "share of the tokens held out where data.valid is empty; 0: none"},
     {"data.seed", AX_OPT_INT, offsetof(ax_data_options, seed), "1", "0..", "seed of the shuffle"},

@@ -25,6 +25,8 @@ typedef struct ax_data_options {
     const char *valid;     // likewise; empty: the tail of train
     const char *tokenizer; // "byte"
     const char *text_key;  // of JSONL objects
+    bool bos, eod;         // ids before and behind each document
+    int64_t literals;      // ax_literals: what the text of a special token becomes
     double valid_fraction;
     int64_t seed;
 } ax_data_options;

@@ -324,6 +324,8 @@ static ax_status join(ax_run_config *c)
         st = ax_options_add(&c->options, ax_generate_option_table, &c->generate);
     if (st == AX_OK)
         st = ax_options_add(&c->options, ax_convert_option_table, &c->convert);
+    if (st == AX_OK)
+        st = ax_options_add(&c->options, ax_prepare_option_table, &c->prepare);
     if (st != AX_OK)
         ax_config_fini(c);
     return st;
@@ -389,7 +391,7 @@ static void visit_section(const ax_run_config *c, const char *section, visit *ea
 }
 
 // In reading order; "" are the keys without a dot.
-static const char *const sections[] = {"", "model", "data", "train", "generate", "convert"};
+static const char *const sections[] = {"", "model", "data", "train", "generate", "convert", "prepare"};
 enum { SECTIONS = sizeof sections / sizeof sections[0] };
 
 static ax_status finish(const ax_text *out)
@@ -454,7 +456,7 @@ ax_status ax_config_help(const char *section, ax_text *out)
     for (int i = 0; i < SECTIONS && !known; i++)
         known = strcmp(section, sections[i]) == 0;
     AX_CHECK(known, AX_EUSAGE,
-             "no keys begin with '%s.' (sections: run, model, data, train, generate, convert)",
+             "no keys begin with '%s.' (sections: run, model, data, train, generate, convert, prepare)",
              section);
     AX_TRY(join(&c));
     for (int i = 0; i < SECTIONS; i++)

@@ -16,6 +16,7 @@
 #include "arch/arch.h"
 #include "base/text.h"
 #include "data/loader.h"
+#include "data/prepare.h"
 
 #include <stdbool.h>
 
@@ -101,6 +102,7 @@ typedef struct ax_run_config {
     ax_train_options train;
     ax_generate_options generate;
     ax_convert_options convert;
+    ax_prepare_options prepare;
     const char *preset; // "": none
     const char *init;   // "random", a checkpoint directory or a Hugging Face directory
     int64_t device;     // read with ax_config_device
