@@ -1,11 +1,11 @@
 #include "data/documents.h"
 
 #include "base/log.h"
+#include "data/documents_json.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -207,39 +207,34 @@ static bool refuse(char *why, const ax_record *r, const char *path, const char *
     return false;
 }
 
-static bool take_text(const json_t *value, const char **text, size_t *length)
+static bool take_document(const ax_json_value value[3], const ax_record *r, const char *path,
+                          const char *text_key, ax_document *out, char *why)
 {
-    if (!json_is_string(value))
-        return false;
-    *text = json_string_value(value);
-    *length = json_string_length(value);
-    return true;
-}
-
-static bool take_object(const json_t *object, const ax_record *r, const char *path,
-                        const char *text_key, ax_document *out, char *why)
-{
-    if (!json_is_object(object))
-        return refuse(why, r, path, "not a JSON object", NULL);
-    const json_t *text = json_object_get(object, text_key);
-    if (text)
-        return take_text(text, &out->text, &out->length) ||
-               refuse(why, r, path, "not a string: the value of '", text_key);
-    const json_t *prompt = json_object_get(object, "prompt");
-    const json_t *completion = json_object_get(object, "completion");
-    if (!prompt && !completion)
+    const ax_json_value *text = &value[0], *prompt = &value[1], *completion = &value[2];
+    if (text->found && !text->is_string)
+        return refuse(why, r, path, "not a string: the value of '", text_key);
+    if (!text->found && !prompt->found && !completion->found)
         return refuse(why, r, path, "the object has no key '", text_key);
-    if (!prompt || !completion)
+    if (!text->found && !(prompt->found && completion->found))
         return refuse(why, r, path, "a pair needs both keys, 'prompt' and 'completion'", NULL);
-    return (take_text(prompt, &out->prompt, &out->prompt_length) &&
-            take_text(completion, &out->completion, &out->completion_length)) ||
-           refuse(why, r, path, "'prompt' and 'completion' must be strings", NULL);
+    if (!text->found && !(prompt->is_string && completion->is_string))
+        return refuse(why, r, path, "'prompt' and 'completion' must be strings", NULL);
+    out->text = text->text;
+    out->length = text->length;
+    if (text->found)
+        return true;
+    out->prompt = prompt->text;
+    out->prompt_length = prompt->length;
+    out->completion = completion->text;
+    out->completion_length = completion->length;
+    return true;
 }
 
 bool ax_document_parse(const ax_record *r, const char *path, const char *text_key, ax_document *out,
                        char why[AX_DOCUMENT_WHY])
 {
-    json_error_t error;
+    ax_json_bad bad;
+    ax_json_value value[3];
     ax_document document = {.line = r->line};
     if (r->line == 0) {
         document.text = r->bytes;
@@ -247,14 +242,13 @@ bool ax_document_parse(const ax_record *r, const char *path, const char *text_ke
         *out = document;
         return true;
     }
-    document.owner =
-        json_loadb(r->bytes, r->length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
-    if (!document.owner) {
+    const char *const key[3] = {text_key, "prompt", "completion"};
+    if (!ax_json_pick(r->bytes, r->length, key, 3, value, &document.owner, &bad)) {
         snprintf(why, AX_DOCUMENT_WHY, "%s:%" PRId64 ": byte %zu: %s", path, r->line,
-                 (size_t)error.position + r->skipped, error.text);
+                 bad.at + r->skipped, bad.why);
         return false;
     }
-    if (!take_object(document.owner, r, path, text_key, &document, why)) {
+    if (!take_document(value, r, path, text_key, &document, why)) {
         ax_document_fini(&document);
         return false;
     }
@@ -264,7 +258,7 @@ bool ax_document_parse(const ax_record *r, const char *path, const char *text_ke
 
 void ax_document_fini(ax_document *d)
 {
-    json_decref(d->owner);
+    free(d->owner);
     *d = (ax_document){0};
 }
 

@@ -33,7 +33,7 @@ typedef struct ax_document {
     const char *prompt, *completion; // of a pair
     size_t prompt_length, completion_length;
     int64_t line; // from 1; 0: the file is the document
-    void *owner;  // ax_document_fini's
+    void *owner;  // of strings that had escapes
 } ax_document;
 
 typedef struct ax_documents ax_documents; // of one thread at a time
@@ -64,9 +64,9 @@ typedef struct ax_record { // a line without its end, or the whole of a text fil
 // The next line that is not blank; its bytes are the reader's until the following call.
 ax_status ax_documents_read(ax_documents *d, ax_record *out, bool *found);
 
-enum { AX_DOCUMENT_WHY = 512 };
-// Purely local. False: `why` tells the place and the reason, and `out` needs no fini. `bytes` of a
-// text file must outlive the document.
+enum { AX_DOCUMENT_WHY = 1024 };
+// Purely local. False: `why` tells the place and the reason, and `out` needs no fini. The record's
+// bytes must outlive the document.
 bool ax_document_parse(const ax_record *r, const char *path, const char *text_key, ax_document *out,
                        char why[AX_DOCUMENT_WHY]);
 void ax_document_fini(ax_document *d); // a zeroed one is legal
