@@ -39,18 +39,57 @@ fuzz() {
         -print_final_stats=1 ${FUZZ_FLAGS:-} "$corpus/$name" "tests/fuzz/$name"
 }
 
-# First by branches taken, then the smallest inputs where that leaves too many.
+# The smallest set that takes the same branches, as far as MOST_FILES and MOST_BYTES go: the input
+# that adds the most comes first, of two that add as many the smaller.
+MOST_FILES=60
+MOST_BYTES=200000
+
+choose() {
+    awk -v files=$MOST_FILES -v bytes=$MOST_BYTES '
+        NR == 1 { count = $1 }
+        NR > 2 && NR <= count + 2 { path[NR - 3] = $0 }
+        NR <= count + 2 { next }
+        $1 == "STARTED" { size[$2] = $3 }
+        $1 == "FT" { $1 = ""; id = $2; $2 = ""; reached[id] = $0 }
+        END {
+            for (id in reached) gain[id] = split(reached[id], unused, " ")
+            while (files-- > 0) {
+                best = ""
+                for (id in gain)
+                    if (gain[id] > 0 && size[id] <= bytes &&
+                        (best == "" || gain[id] > gain[best] ||
+                         (gain[id] == gain[best] && size[id] + 0 < size[best] + 0)))
+                        best = id
+                if (best == "") break
+                print path[best]
+                bytes -= size[best]
+                n = split(reached[best], list, " ")
+                for (i = 1; i <= n; i++) covered[list[i]] = 1
+                for (id in gain) {
+                    n = split(reached[id], list, " ")
+                    gain[id] = 0
+                    for (i = 1; i <= n; i++) gain[id] += !(list[i] in covered)
+                }
+            }
+        }' "$1"
+}
+
 merge() {
-    local name=$1 flags fresh
-    fresh=$(mktemp -d)
+    local name=$1 flags scratch file
+    scratch=$(mktemp -d)
+    mkdir "$scratch/cover" "$scratch/chosen"
     mapfile -t flags < <(flags_of "$name")
-    "build/fuzz/tests/fuzz/fuzz_$name" "${flags[@]}" -merge=1 -use_counters=0 "$fresh" \
-        "tests/fuzz/$name" "$corpus/$name" || return
+    "build/fuzz/tests/fuzz/fuzz_$name" "${flags[@]}" -set_cover_merge=1 -use_counters=0 \
+        -merge_control_file="$scratch/control" "$scratch/cover" "tests/fuzz/$name" \
+        "$corpus/$name" >build/fuzz.log 2>&1 || { tail -n 40 build/fuzz.log >&2 && return 1; }
+    while read -r file; do
+        cp "$file" "$scratch/chosen/$(sha1sum "$file" | cut -c1-16)"
+    done < <(choose "$scratch/control")
     rm -rf "tests/fuzz/$name"
-    mv "$fresh" "tests/fuzz/$name"
-    chmod 755 "tests/fuzz/$name"
+    cp -r "$scratch/chosen" "tests/fuzz/$name"
     echo "$name: $(find "tests/fuzz/$name" -type f | wc -l) files," \
         "$(find "tests/fuzz/$name" -type f -printf '%s\n' | awk '{ s += $1 } END { print s + 0 }') bytes"
+    rm -rf "$scratch"
 }
 
 names() {

@@ -2,6 +2,7 @@
 // when it is printed and read again.
 #include "base/log.h"
 #include "fuzz_folder.h"
+#include "grid/grid.h"
 #include "train/config.h"
 
 #include <stdlib.h>
@@ -19,6 +20,18 @@ static bool load(const void *bytes, size_t size, ax_run_config *c)
     return ax_config_load(2, line, 0, c) == AX_OK;
 }
 
+static void check_grid(const char *text)
+{
+    ax_grid_shape shape, again;
+    char printed[128];
+    if (ax_grid_parse(text, &shape) != AX_OK)
+        return;
+    ax_grid_print(&shape, printed, sizeof printed);
+    if (ax_grid_ranks(&shape) < 1 || ax_grid_parse(printed, &again) != AX_OK ||
+        ax_grid_ranks(&again) != ax_grid_ranks(&shape) || strcmp(again.order, shape.order) != 0)
+        abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static ax_run_config c, again;
@@ -30,6 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     if (ax_config_print(&again, &same) != AX_OK || strcmp(text.text, same.text) != 0)
         abort();
+    check_grid(c.grid);
     if (ax_arch_check(&c.arch) == AX_OK && ax_arch_parameters(&c.arch) <= 0)
         abort();
     ax_text_fini(&text);
