@@ -8,6 +8,7 @@ $ axonn help
 |     generate   continue a prompt with a trained model
 |     eval       token-weighted loss and perplexity of a model on data
 |     convert    a Hugging Face directory to a checkpoint, a checkpoint or run to such a directory
+|     prepare    text and JSON lines to token files, with document borders
 |     tokenizer  train a byte-level BPE; encode, decode, inspect
 |     selftest   prove on this machine that a model and grid give the serial numbers
 |     info       build, devices, instruction sets, libraries, ranks and how they were found
@@ -61,6 +62,7 @@ $ for v in $(axonn help | awk '/^    [a-z]/ { print $1 }'); do axonn help $v | h
 | axonn generate: continue a prompt with a trained model
 | axonn eval: token-weighted loss and perplexity of a model on data
 | axonn convert: a Hugging Face directory to a checkpoint, a checkpoint or run to such a directory
+| axonn prepare: text and JSON lines to token files, with document borders
 | axonn tokenizer: train a byte-level BPE; encode, decode, inspect
 | axonn selftest: prove on this machine that a model and grid give the serial numbers
 | axonn info: build, devices, instruction sets, libraries, ranks and how they were found
