@@ -4,7 +4,8 @@
 #     ./test.sh            what CI runs: below 20 minutes on 2 cores
 #     ./test.sh --quick    one build: unit, ops and cli, for the edit loop
 #     ./test.sh --all      the default, with the full product of grids and modes
-#     ./test.sh --long     --all, with the sanitizers over every test they can run
+#     ./test.sh --long     --all, with the sanitizers over every test they can run, and each parser
+#                          fuzzed for FUZZ_SECONDS (600)
 #     ./test.sh REGEX      the tests of the release build whose name matches
 #
 # The closing line counts test programs and checks. Logs lie under build/log/.
@@ -17,7 +18,7 @@ for word in "$@"; do
     case $word in
     --quick | --all | --long) tier=${word#--} ;;
     -h | --help)
-        sed -n '2,11s/^# \{0,1\}//p' "$0"
+        sed -n '2,12s/^# \{0,1\}//p' "$0"
         exit 0
         ;;
     -*)
@@ -152,7 +153,7 @@ run_asan() {
     local ranks='^ranks[.]grids_(bytes|refusals|pitfalls)$'
     [ "$tier" = long ] && ranks='^(golden|ranks|fault|cli)'
     check 'build asan' configure_and_build asan || return
-    tests asan 'unit and ops' -R '^(unit|ops)'
+    tests asan 'unit, ops and corpora' -R '^(unit|ops|fuzz)'
     tests asan ranks -R "$ranks" -E missing_wait
 }
 
@@ -163,6 +164,15 @@ run_tsan() {
     check 'build tsan' configure_and_build tsan || return
     tests tsan comm -R 'test_comm$'
     tests tsan ranks -R "$ranks" -E missing_wait
+}
+
+# Each parser of foreign bytes, one after the other: a timeout is a finding.
+run_fuzz() {
+    local name
+    [ "$tier" = long ] || return 0
+    while read -r name; do
+        check "fuzz $name" tools/fuzz.sh "$name" "${FUZZ_SECONDS:-600}"
+    done < <(tools/fuzz.sh --list)
 }
 
 check 'build release' configure_and_build release || finish
@@ -182,4 +192,5 @@ tests release 'all tests' "${product[@]}"
 run_clang
 run_asan
 run_tsan
+run_fuzz
 finish

@@ -3,6 +3,7 @@
 #
 #     tools/deps.sh build             the compiler, CMake and the libraries
 #     tools/deps.sh build checks      and what the checks of test.sh use
+#     tools/deps.sh build fuzz        and the libFuzzer of tools/fuzz.sh
 #     tools/deps.sh build book        and the text of the quickstart
 #
 # Installs what is missing: as root, or through sudo. Where neither is possible it prints the one
@@ -16,10 +17,11 @@ packages_of() {
         echo gcc libc6-dev cmake ninja-build pkg-config libdnnl-dev libyaml-dev libjansson-dev \
             libpcre2-dev libutf8proc-dev libxxhash-dev libzstd-dev libhwloc-dev 'libopenmpi-dev|libmpich-dev' 'openmpi-bin|mpich' libcmocka-dev
         ;;
+    fuzz) echo clang libclang-rt-dev ;;
     checks) echo 'g++' clang clang-format git ;;
     book) echo bible-kjv bible-kjv-text ;;
     *)
-        echo "tools/deps.sh: no group '$1'; there are build, checks and book" >&2
+        echo "tools/deps.sh: no group '$1'; there are build, checks, fuzz and book" >&2
         return 2
         ;;
     esac

@@ -180,6 +180,20 @@ static int utf8_length(const unsigned char *s)
     return overlong || outside ? 0 : n;
 }
 
+// Code of the character of n bytes where YAML, which reads our JSON strings too, takes it for the
+// end of a line or refuses it: C1 controls, U+2028, U+2029, U+FEFF, U+FFFE, U+FFFF. 0: it does not.
+static unsigned special_code(const unsigned char *s, int n)
+{
+    unsigned code = 0;
+    if (n == 2)
+        code = (s[0] & 0x1Fu) << 6 | (s[1] & 0x3Fu);
+    else if (n == 3)
+        code = (s[0] & 0xFu) << 12 | (s[1] & 0x3Fu) << 6 | (s[2] & 0x3Fu);
+    bool special = (code >= 0x80 && code < 0xA0) || code == 0x2028 || code == 0x2029 ||
+                   code == 0xFEFF || code == 0xFFFE || code == 0xFFFF;
+    return special ? code : 0;
+}
+
 // Bytes at `s` that JSON holds as they are.
 static int plain_length(const char *s)
 {
@@ -188,7 +202,8 @@ static int plain_length(const char *s)
     while (length < MOST) {
         unsigned char c = (unsigned char)s[length];
         int n = utf8_length((const unsigned char *)s + length);
-        if (c < 0x20 || c == '"' || c == '\\' || c == 0x7F || n == 0)
+        bool special = n && special_code((const unsigned char *)s + length, n);
+        if (c < 0x20 || c == '"' || c == '\\' || c == 0x7F || n == 0 || special)
             break;
         length += n;
     }
@@ -221,15 +236,16 @@ void ax_text_add_json_bytes(ax_text *t, const char *s, size_t length)
             s += plain;
             continue;
         }
+        int n = utf8_length((const unsigned char *)s);
         if (c == '"' || c == '\\')
             ax_text_add(t, "\\%c", c);
         else if (c == '\n')
             ax_text_add(t, "\\n");
-        else if (c < 0x20 || c == 0x7F)
-            ax_text_add(t, "\\u%04x", c);
+        else if (n > 0)
+            ax_text_add(t, "\\u%04x", n == 1 ? c : special_code((const unsigned char *)s, n));
         else
             ax_text_add(t, "\\ufffd"); // JSON cannot hold bytes that are not UTF-8
-        s++;
+        s += n ? n : 1;
     }
     ax_text_add(t, "\"");
 }

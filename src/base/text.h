@@ -74,7 +74,7 @@ typedef struct ax_text {
     bool failed; // memory ran out: the text is incomplete; checked once at the end
 } ax_text;
 void ax_text_add(ax_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void ax_text_add_json(ax_text *t, const char *s); // a quoted, escaped JSON string
+void ax_text_add_json(ax_text *t, const char *s); // a quoted, escaped JSON string, YAML as well
 // The same for bytes that may contain zeros; s[length] must be readable and zero.
 void ax_text_add_json_bytes(ax_text *t, const char *s, size_t length);
 void ax_text_add_bytes(ax_text *t, const char *s, size_t length); // as they are

@@ -43,23 +43,27 @@ static void strip(const ax_step *step, ax_text *text)
     }
 }
 
-// Marks to blanks; `drop` removes them.
-static ax_status unmark(const ax_step *step, bool drop, ax_text *text)
+static ax_status rewrite(const ax_step *step, ax_text *text)
 {
-    ax_step to_blank = *step;
     ax_text next = {0};
-    to_blank.kind = AX_STEP_REPLACE;
-    to_blank.text = " ";
-    to_blank.text_length = !drop;
-    AX_TRY(ax_step_rewrite(&to_blank, text->text, text->length, &next));
+    ax_status st = ax_step_rewrite(step, text->text, text->length, &next);
     ax_text_fini(text);
     *text = next;
-    return AX_OK;
+    return st;
+}
+
+// Marks to blanks.
+static ax_status unmark(const ax_step *step, ax_text *text)
+{
+    ax_step to_blank = *step;
+    to_blank.kind = AX_STEP_REPLACE;
+    to_blank.text = " ";
+    to_blank.text_length = 1;
+    return rewrite(&to_blank, text);
 }
 
 static ax_status decode_step(const ax_step *step, ax_text *text)
 {
-    ax_text next = {0};
     switch (step->kind) {
     case AX_STEP_BYTE_LEVEL: {
         size_t length;
@@ -74,12 +78,9 @@ static ax_status decode_step(const ax_step *step, ax_text *text)
         strip(step, text);
         return AX_OK;
     case AX_STEP_METASPACE:
-        return unmark(step, false, text);
+        return unmark(step, text);
     case AX_STEP_REPLACE:
-        AX_TRY(ax_step_rewrite(step, text->text, text->length, &next));
-        ax_text_fini(text);
-        *text = next;
-        return AX_OK;
+        return rewrite(step, text);
     default:
         return AX_OK;
     }
@@ -249,10 +250,11 @@ static ax_status write_first(ax_decoder *d, const char *s, size_t n, ax_text *ou
                     .pattern = (char *)d->tokenizer->mark,
                     .pattern_length = d->tokenizer->mark_length};
     ax_text text = {0};
-    AX_TRY(ax_step_rewrite(&drop, s, n, &text));
-    write_stripped(d, text.text, text.length, out);
+    ax_status st = ax_step_rewrite(&drop, s, n, &text);
+    if (st == AX_OK)
+        write_stripped(d, text.text, text.length, out);
     ax_text_fini(&text);
-    return AX_OK;
+    return st;
 }
 
 ax_status ax_decoder_push(ax_decoder *d, int32_t id, ax_text *out)

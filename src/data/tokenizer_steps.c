@@ -9,6 +9,10 @@ const char ax_byte_level_pattern[] =
 
 enum { STEPS_MOST = 64, NESTED_MOST = 8 };
 
+// What rewriting makes of a text must stay in proportion to it: a file of a few hundred bytes could
+// ask for all memory, by one Replace behind the other.
+enum { GROWTH_MOST = 1024, CONTENT_MOST = 256, FORM_GROWTH = 11 };
+
 void ax_steps_fini(ax_steps *s)
 {
     for (int64_t i = 0; i < s->count; i++) {
@@ -313,6 +317,36 @@ static ax_status check_decoder(const ax_steps *s, const char *where)
     return AX_OK;
 }
 
+// Bytes that a step can make of one, rounded up. NFKC makes 33 bytes of the 3 of U+FDFA, but none
+// more of what is in a normal form.
+static int64_t growth_of(const ax_step *step, bool is_normal)
+{
+    int64_t text = (int64_t)step->text_length, pattern = (int64_t)step->pattern_length;
+    if (step->kind == AX_STEP_FORM)
+        return is_normal ? 1 : FORM_GROWTH;
+    if (step->kind != AX_STEP_REPLACE || text == 0)
+        return 1;
+    return step->regex ? text + 1 : (text + pattern - 1) / pattern; // a match may be empty
+}
+
+static ax_status check_growth(const ax_steps *s, const char *key, const char *where)
+{
+    int64_t growth = 1;
+    bool is_normal = false;
+    for (int64_t i = 0; i < s->count; i++) {
+        const ax_step *step = &s->step[i];
+        AX_CHECK(step->text_length <= CONTENT_MOST, AX_EUNSUPPORTED,
+                 "%s: %s: a Replace or Prepend with more than %d bytes is not supported", where,
+                 key, CONTENT_MOST);
+        growth *= growth_of(step, is_normal);
+        AX_CHECK(growth <= GROWTH_MOST, AX_EUNSUPPORTED,
+                 "%s: %s: its steps could make more than %d bytes of one, which is not supported",
+                 where, key, GROWTH_MOST);
+        is_normal = step->kind == AX_STEP_FORM;
+    }
+    return AX_OK;
+}
+
 ax_status ax_steps_read(ax_tokenizer *t, const json_t *root, const char *where)
 {
     ax_steps *const lists[] = {&t->normalizer, &t->splitter, &t->decoder};
@@ -320,6 +354,7 @@ ax_status ax_steps_read(ax_tokenizer *t, const json_t *root, const char *where)
         const json_t *o = json_object_get(root, sections[i].key);
         if (o && !json_is_null(o))
             AX_TRY(read_steps(o, &sections[i], 0, where, lists[i]));
+        AX_TRY(check_growth(lists[i], sections[i].key, where));
     }
     AX_TRY(check_splitter(&t->splitter, where));
     return check_decoder(&t->decoder, where);

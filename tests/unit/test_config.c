@@ -274,6 +274,33 @@ static void what_is_printed_loads_as_the_same(void **state)
     ax_text_fini(&second);
 }
 
+static void any_character_of_a_value_survives_printing(void **state)
+{
+    (void)state;
+    ax_text key = {0}, text = {0};
+    ax_text_add(&key, "generate.prompt=");
+    for (unsigned code = 1; code < 0x10000; code++) {
+        if (code >= 0xD800 && code < 0xE000)
+            continue;
+        if (code < 0x80)
+            ax_text_add(&key, "%c", (int)code);
+        else if (code < 0x800)
+            ax_text_add(&key, "%c%c", (int)(0xC0 | code >> 6), (int)(0x80 | (code & 63)));
+        else
+            ax_text_add(&key, "%c%c%c", (int)(0xE0 | code >> 12), (int)(0x80 | (code >> 6 & 63)),
+                        (int)(0x80 | (code & 63)));
+    }
+    ax_text_add(&key, "\xf0\x90\x80\x80\xf4\x8f\xbf\xbf");
+    assert_int_equal(LOAD(key.text), AX_OK);
+    assert_int_equal(ax_config_print(&c, &text), AX_OK);
+    ax_config_fini(&c);
+    write_file("b.yaml", text.text);
+    assert_int_equal(LOAD("--config", "b.yaml"), AX_OK);
+    assert_string_equal(c.generate.prompt, strchr(key.text, '=') + 1);
+    ax_text_fini(&key);
+    ax_text_fini(&text);
+}
+
 static void help_and_the_options_page_name_every_key(void **state)
 {
     (void)state;
@@ -347,6 +374,7 @@ int main(void)
         TEST(an_empty_file_sets_nothing),
         TEST(deep_nesting_is_refused_not_followed),
         TEST(what_is_printed_loads_as_the_same),
+        TEST(any_character_of_a_value_survives_printing),
         TEST(help_and_the_options_page_name_every_key),
         cmocka_unit_test_teardown(epochs_stand_in_for_steps_and_round_them_up, close_config),
     };

@@ -105,6 +105,13 @@ static void json_strings_are_escaped_and_valid(void **state)
     assert_string_equal(t.text, "\"a\\\"\\\\\\n\\u0001\\u007f \xc3\xa9 \\ufffd "
                                 "\\ufffd\\ufffd\\ufffd \\ufffd\\ufffd\"");
     ax_text_fini(&t);
+    // What YAML would take for the end of a line, or refuse.
+    ax_text_add_json(&t, "\xc2\x85|\xc2\x9f|\xe2\x80\xa8\xe2\x80\xa9|\xef\xbb\xbf|\xef\xbf\xbf");
+    assert_string_equal(t.text, "\"\\u0085|\\u009f|\\u2028\\u2029|\\ufeff|\\uffff\"");
+    ax_text_fini(&t);
+    ax_text_add_json(&t, "\xc2\xa0\xe2\x80\xa7\xef\xbf\xbd\xf0\x9f\xbf\xbe"); // their neighbours
+    assert_string_equal(t.text, "\"\xc2\xa0\xe2\x80\xa7\xef\xbf\xbd\xf0\x9f\xbf\xbe\"");
+    ax_text_fini(&t);
 }
 
 static void adding_a_table_writes_its_defaults(void **state)

@@ -278,6 +278,70 @@ static void every_limit_of_a_pattern_names_the_byte(void **state)
     free(text);
 }
 
+static void a_decoder_that_runs_away_is_refused(void **state)
+{
+    (void)state;
+    static const char start[] = "{\"decoder\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"z|(x+"
+                                "x+)+y\"},\"content\":\"a\"},"
+                                "\"model\":{\"type\":\"BPE\",\"merges\":[],\"vocab\":{\"z";
+    char json[512];
+    int n = snprintf(json, sizeof json, "%s%064d\":0}}}", start, 0);
+    for (int i = (int)sizeof start - 1; i < n - 6; i++)
+        json[i] = 'x'; // behind a match, so that there is something to release
+    refuse(json, (size_t)n, AX_EFORMAT,
+           "byte 1 of a text: Replace met the match limit of its pattern");
+}
+
+#define REPLACE(from, to) "{\"type\":\"Replace\",\"pattern\":{" from "},\"content\":\"" to "\"}"
+#define TWICE REPLACE("\"String\":\"a\"", "aa")
+#define TWICE_8 TWICE "," TWICE "," TWICE "," TWICE "," TWICE "," TWICE "," TWICE "," TWICE
+#define EMPTY_5 REPLACE("\"Regex\":\"a*\"", "bbbb")
+#define BYTES_64 "................................................................"
+#define SEQUENCE(name, steps) "{\"type\":\"Sequence\",\"" name "\":[" steps "]}"
+
+static void steps_that_multiply_a_text_are_refused(void **state)
+{
+    (void)state;
+    static const bad list[] = {
+        {STEP("normalizer", SEQUENCE("normalizers", TWICE_8 "," TWICE "," TWICE "," TWICE)),
+         AX_EUNSUPPORTED,
+         "t.json: normalizer: its steps could make more than 1024 bytes of one, which is not "
+         "supported"},
+        {STEP("decoder", SEQUENCE("decoders", TWICE_8 "," TWICE "," TWICE "," TWICE)),
+         AX_EUNSUPPORTED,
+         "t.json: decoder: its steps could make more than 1024 bytes of one, which is not "
+         "supported"},
+        {STEP("decoder",
+              SEQUENCE("decoders", EMPTY_5 "," EMPTY_5 "," EMPTY_5 "," EMPTY_5 "," EMPTY_5)),
+         AX_EUNSUPPORTED,
+         "t.json: decoder: its steps could make more than 1024 bytes of one, which is not "
+         "supported"},
+        {STEP("normalizer", SEQUENCE("normalizers", "{\"type\":\"NFKC\"}," TWICE_8)),
+         AX_EUNSUPPORTED,
+         "t.json: normalizer: its steps could make more than 1024 bytes of one, which is not "
+         "supported"},
+        {STEP("normalizer",
+              "{\"type\":\"Prepend\",\"prepend\":\"" BYTES_64 BYTES_64 BYTES_64 BYTES_64 ".\"}"),
+         AX_EUNSUPPORTED,
+         "t.json: normalizer: a Replace or Prepend with more than 256 bytes is not supported"},
+    };
+    static const char *const good[] = {
+        STEP("normalizer", SEQUENCE("normalizers", TWICE_8 "," TWICE "," TWICE)),
+        STEP("normalizer",
+             "{\"type\":\"Prepend\",\"prepend\":\"" BYTES_64 BYTES_64 BYTES_64 BYTES_64 "\"}"),
+        STEP("normalizer", SEQUENCE("normalizers", "{\"type\":\"NFKD\"},{\"type\":\"NFC\"},"
+                                                   "{\"type\":\"NFKC\"},{\"type\":\"NFKD\"}")),
+        STEP("normalizer", SEQUENCE("normalizers", REPLACE("\"String\":\"abc\"", "") "," REPLACE(
+                                                       "\"Regex\":\" {2,}\"", " "))),
+    };
+    REFUSE_ALL(list);
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        ax_tokenizer *t;
+        assert_int_equal(ax_tokenizer_parse("t.json", good[i], strlen(good[i]), &t), AX_OK);
+        ax_tokenizer_close(t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -290,6 +354,8 @@ int main(void)
         cmocka_unit_test(a_directory_says_what_it_lacks),
         cmocka_unit_test(a_pattern_that_runs_away_names_the_byte),
         cmocka_unit_test(every_limit_of_a_pattern_names_the_byte),
+        cmocka_unit_test(a_decoder_that_runs_away_is_refused),
+        cmocka_unit_test(steps_that_multiply_a_text_are_refused),
     };
     return cmocka_run_group_tests(tests, mute, NULL);
 }
