@@ -138,6 +138,40 @@ static void bench_attention(bench *b, ax_dtype act, int64_t sequences, int64_t s
         drop(b, all[i]);
 }
 
+static ax_status call_attention_cached(bench *b, void *arg)
+{
+    return ax_attention_cached(&b->dev, arg);
+}
+
+// What a step reads of a cache is what it must read: the unit is bytes of keys and values.
+static void bench_cached(bench *b, ax_dtype act, int64_t room, int64_t heads, int64_t kv_heads)
+{
+    enum { S = 4, D = 64 };
+    char what[80];
+    int32_t length[S];
+    ax_attention_cached_args g = {.sequences = S,
+                                  .queries = 1,
+                                  .heads = heads,
+                                  .kv_heads = kv_heads,
+                                  .head_dim = D,
+                                  .room = room,
+                                  .scale = 0.125,
+                                  .q = tensor(b, act, S, heads * D),
+                                  .k = tensor(b, act, S * kv_heads * room, D),
+                                  .v = tensor(b, act, S * kv_heads * room, D),
+                                  .lengths = ax_tensor_over(length, AX_I32, 1, S),
+                                  .out = tensor(b, act, S, heads * D)};
+    for (int s = 0; s < S; s++)
+        length[s] = (int32_t)room;
+    snprintf(what, sizeof what, "attention_cached %s %lld/%lld heads", ax_dtype_name(act),
+             (long long)heads, (long long)kv_heads);
+    report(what, "GB/s", 2.0 * (double)ax_tensor_bytes(g.k), call_attention_cached, b, &g);
+    printf("\n");
+    ax_tensor all[] = {g.q, g.k, g.v, g.out};
+    for (int i = 0; i < 4; i++)
+        drop(b, all[i]);
+}
+
 // ---- row kernels ----
 
 typedef struct rows {
@@ -336,6 +370,9 @@ int main(int argc, char **argv)
         }
     for (int act = AX_F32; act <= AX_BF16; act += AX_BF16 - AX_F32)
         bench_attention(&b, (ax_dtype)act, m > 1024 ? m / 1024 : 1, 1024, 12, 64);
+    for (int act = AX_F32; act <= AX_BF16; act += AX_BF16 - AX_F32)
+        for (int64_t kv_heads = 3; kv_heads <= 12; kv_heads *= 4)
+            bench_cached(&b, (ax_dtype)act, 4096, 12, kv_heads);
     for (int act = AX_F32; act <= AX_BF16; act += AX_BF16 - AX_F32)
         bench_rows(&b, (ax_dtype)act, m, 768);
     ax_device_close(&b.dev);

@@ -301,6 +301,32 @@ static ax_status call_attention_bwd(ax_device *dev, const void *args)
     return ax_attention_bwd(dev, args);
 }
 
+static ax_status call_attention_cached(ax_device *dev, const void *args)
+{
+    return ax_attention_cached(dev, args);
+}
+
+// Two sequences, one of them full.
+static ax_attention_cached_args cached_of(ax_dtype act, int64_t room, const int32_t *length,
+                                          void *mem)
+{
+    enum { A = 6, K = 2, D = 40, S = 2 };
+    ax_tensor q = ax_tensor_over(mem, act, S, A * D), k = ax_tensor_over(mem, act, S * K * room, D);
+    return (ax_attention_cached_args){.sequences = S,
+                                      .queries = 1,
+                                      .heads = A,
+                                      .kv_heads = K,
+                                      .head_dim = D,
+                                      .room = room,
+                                      .scale = 0.1,
+                                      .q = q,
+                                      .k = k,
+                                      .v = k,
+                                      .lengths =
+                                          ax_tensor_over((void *)(uintptr_t)length, AX_I32, 1, S),
+                                      .out = q};
+}
+
 static void measured_workspace_is_what_calls_use(void **state)
 {
     (void)state;
@@ -318,6 +344,9 @@ static void measured_workspace_is_what_calls_use(void **state)
                 ax_attention_args g = attention_of((ax_dtype)act, seq, mem);
                 watched(*name, call_attention_fwd, &g);
                 watched(*name, call_attention_bwd, &g);
+                const int32_t length[] = {1, (int32_t)seq};
+                ax_attention_cached_args c = cached_of((ax_dtype)act, seq, length, mem);
+                watched(*name, call_attention_cached, &c);
             }
         }
     free(mem);

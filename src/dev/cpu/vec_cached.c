@@ -49,49 +49,60 @@ static float *part_of(const ax_device *dev, const sizes *z, int64_t group, int64
     return parts + ((group * z->pieces + which) * z->rows + row) * z->part;
 }
 
-// The lanes of four vectors added up, in a tree.
-INLINE void sum_lanes(const vf v[4], float out[4])
+typedef float v4 __attribute__((vector_size(16)));
+
+// The lanes of four vectors, added up: one sum each.
+INLINE v4 quarter(vf v)
 {
-    for (int i = 0; i < 4; i++) {
-        float lane[W];
-        memcpy(lane, &v[i], sizeof lane);
-        for (int half = W / 2; half > 0; half /= 2)
-            for (int k = 0; k < half; k++)
-                lane[k] += lane[k + half];
-        out[i] = lane[0];
-    }
+    v4 part[W / 4], sum;
+    memcpy(part, &v, sizeof part);
+    sum = part[0];
+    for (int i = 1; i < W / 4; i++)
+        sum += part[i];
+    return sum;
 }
 
-// scores[0..4) of one query with the keys of four rows; `rows` of them exist.
-INLINE void dot4(const float *q, const char *key, size_t stride, int64_t rows, int64_t d,
-                 ax_dtype t, float *scores)
+INLINE v4 pair_sums(v4 a, v4 b) // of lanes 0 and 1, 2 and 3
 {
-    vf sum[4] = {{0}, {0}, {0}, {0}};
+    return __builtin_shufflevector(a, b, 0, 2, 4, 6) + __builtin_shufflevector(a, b, 1, 3, 5, 7);
+}
+
+INLINE void sum_lanes(const vf v[4], float out[4])
+{
+    v4 sums =
+        pair_sums(pair_sums(quarter(v[0]), quarter(v[1])), pair_sums(quarter(v[2]), quarter(v[3])));
+    memcpy(out, &sums, sizeof sums);
+}
+
+// Scores of one or two (`n`, a constant) queries, `pitch` apart, with the keys of four rows, of which
+// `rows` exist; those of a query stand KEYS apart.
+INLINE void dot4(const float *q, int64_t pitch, int n, const char *key, size_t stride, int64_t rows,
+                 int64_t d, ax_dtype t, float *scores)
+{
+    vf sum[2][4] = {{{0}}};
     const char *row[4];
     for (int64_t i = 0; i < 4; i++)
         row[i] = key + (size_t)(i < rows ? i : rows - 1) * stride;
-    int64_t c = 0;
-    for (; c + W <= d; c += W) {
-        vf x = load(q, c, AX_F32);
-        for (int i = 0; i < 4; i++)
-            sum[i] += x * load(row[i], c, t);
-    }
-    if (c < d)
-        for (int i = 0; i < 4; i++)
-            sum[i] += load(q, c, AX_F32) * load_some(row[i], c, t, d - c);
-    sum_lanes(sum, scores);
+    for (int64_t c = 0; c < d; c += W)
+        for (int i = 0; i < 4; i++) {
+            vf x = c + W <= d ? load(row[i], c, t) : load_some(row[i], c, t, d - c);
+            for (int k = 0; k < n; k++)
+                sum[k][i] += load(q + k * pitch, c, AX_F32) * x;
+        }
+    for (int k = 0; k < n; k++)
+        sum_lanes(sum[k], scores + k * KEYS);
 }
 
-// Scores become exponentials relative to their maximum, 0 from `seen` on, up to a whole vector.
-static void exponentials(float *s, int64_t seen, float *max, float *sum)
+// The scores of `keys` keys become exponentials relative to their maximum, 0 from `seen` on.
+static void exponentials(float *s, int64_t seen, int64_t keys, float *max, float *sum)
 {
     vf top = splat(-INFINITY), total = {0};
-    for (int64_t k = seen; k < round_to(seen, W); k++)
+    for (int64_t k = seen; k < round_to(keys, W); k++)
         s[k] = -INFINITY;
     for (int64_t k = 0; k < seen; k += W)
         top = vmax(load(s, k, AX_F32), top);
     *max = lanes_max(top);
-    for (int64_t k = 0; k < seen; k += W) {
+    for (int64_t k = 0; k < keys; k += W) {
         vf x = load(s, k, AX_F32), e = vexp(x - splat(*max));
         e = select(x == -INFINITY, (vf){0}, e);
         store(s, k, AX_F32, e);
@@ -100,29 +111,33 @@ static void exponentials(float *s, int64_t seen, float *max, float *sum)
     *sum = lanes_sum(total);
 }
 
-// out columns c .. c + count vectors of W = sum of p[k] v[k].
-INLINE void weigh(const float *p, int64_t keys, const char *value, size_t stride, int64_t c,
-                  int count, int64_t d, ax_dtype t, float *out)
+// Columns c .. c + count vectors of W of `n` outputs, `part` apart: sums of p[k] v[k].
+INLINE void weigh(const float *p, int n, int64_t keys, const char *value, size_t stride, int64_t c,
+                  int count, int64_t d, ax_dtype t, float *out, int64_t part)
 {
-    vf sum[COLS] = {{0}};
+    vf sum[2][COLS] = {{{0}}};
     for (int64_t k = 0; k < keys; k++) {
         const char *row = value + (size_t)k * stride;
-        for (int i = 0; i < count; i++)
-            sum[i] += p[k] * (c + (i + 1) * W <= d ? load(row, c + i * W, t)
-                                                   : load_some(row, c + i * W, t, d - c - i * W));
+        for (int i = 0; i < count; i++) {
+            int64_t at = c + i * W;
+            vf x = at + W <= d ? load(row, at, t) : load_some(row, at, t, d - at);
+            for (int r = 0; r < n; r++)
+                sum[r][i] += p[r * KEYS + k] * x;
+        }
     }
-    for (int i = 0; i < count; i++)
-        store(out, c + i * W, AX_F32, sum[i]);
+    for (int r = 0; r < n; r++)
+        for (int i = 0; i < count; i++)
+            store(out + r * part, c + i * W, AX_F32, sum[r][i]);
 }
 
-INLINE void weigh_row(const float *p, int64_t keys, const char *value, size_t stride, int64_t d,
-                      ax_dtype t, float *out)
+INLINE void weigh_rows(const float *p, int n, int64_t keys, const char *value, size_t stride,
+                       int64_t d, ax_dtype t, float *out, int64_t part)
 {
     int64_t c = 0;
     for (; c + COLS * W <= d; c += COLS * W)
-        weigh(p, keys, value, stride, c, COLS, d, t, out);
+        weigh(p, n, keys, value, stride, c, COLS, d, t, out, part);
     for (; c < d; c += W)
-        weigh(p, keys, value, stride, c, 1, d, t, out);
+        weigh(p, n, keys, value, stride, c, 1, d, t, out, part);
 }
 
 // A piece: keys first .. first + keys of sequence s and kv head h.
@@ -145,17 +160,30 @@ INLINE void piece_of_type(const ax_device *dev, const sizes *z, const span *p, a
         for (int64_t c = 0; c < z->pitch; c += W)
             store(p->q + r * z->pitch, c, AX_F32, load_some(row, c, t, d - c) * (float)g->scale);
     }
-    for (int64_t k = 0; k < p->keys; k += 4)
-        for (int64_t r = 0; r < z->rows; r++)
-            dot4(p->q + r * z->pitch, key + (size_t)k * k_stride, k_stride, p->keys - k, d, t,
-                 p->scores + r * KEYS + k);
-    for (int64_t r = 0; r < z->rows; r++) {
-        float *part = part_of(dev, z, at_group, p->first / KEYS, r);
+    int64_t rows = z->rows, even = rows / 2 * 2, pitch = z->pitch;
+    for (int64_t k = 0; k < p->keys; k += 4) {
+        const char *at_key = key + (size_t)k * k_stride;
+        float *scores = p->scores + k;
+        for (int64_t r = 0; r < even; r += 2)
+            dot4(p->q + r * pitch, pitch, 2, at_key, k_stride, p->keys - k, d, t,
+                 scores + r * KEYS);
+        if (even < rows)
+            dot4(p->q + even * pitch, pitch, 1, at_key, k_stride, p->keys - k, d, t,
+                 scores + even * KEYS);
+    }
+    float *part = part_of(dev, z, at_group, p->first / KEYS, 0);
+    for (int64_t r = 0; r < rows; r++) {
         int64_t seen = p->length - (g->queries - 1 - r / group) - p->first;
         seen = seen < 0 ? 0 : seen < p->keys ? seen : p->keys;
-        exponentials(p->scores + r * KEYS, seen, &part[z->pitch], &part[z->pitch + 1]);
-        weigh_row(p->scores + r * KEYS, seen, value, v_stride, d, t, part);
+        float *sums = part + r * z->part + pitch;
+        exponentials(p->scores + r * KEYS, seen, p->keys, &sums[0], &sums[1]);
     }
+    for (int64_t r = 0; r < even; r += 2)
+        weigh_rows(p->scores + r * KEYS, 2, p->keys, value, v_stride, d, t, part + r * z->part,
+                   z->part);
+    if (even < rows)
+        weigh_rows(p->scores + even * KEYS, 1, p->keys, value, v_stride, d, t,
+                   part + even * z->part, z->part);
 }
 
 static void piece_task(const ax_device *dev, const sizes *z, const span *p)
