@@ -74,7 +74,14 @@ const ax_option ax_generate_option_table[] = {
     {"generate.top_p", AX_OPT_REAL, GENERATE(top_p), "1", "0..1",
      "draw from the likeliest tokens that hold this probability; 1: off"},
     {"generate.seed", AX_OPT_INT, GENERATE(seed), "1", "0..", "seed of the draws"},
-    {"generate.prompt", AX_OPT_TEXT, GENERATE(prompt), "", "", "text to continue"},
+    {"generate.prompt", AX_OPT_TEXT, GENERATE(prompt), "", "",
+     "text to continue, where the command line has none; empty: begin a document"},
+    {"generate.prompts", AX_OPT_TEXT, GENERATE(prompts), "", "",
+     "file of prompts: one a line, or *.jsonl, objects with a \"prompt\""},
+    {"generate.batch", AX_OPT_INT, GENERATE(batch), "8", "1..65536",
+     "prompts at work at one time, over all ranks"},
+    {"generate.stop", AX_OPT_FLAG, GENERATE(stop), "on", "",
+     "end a text at the end-of-document id or one of model.eos; off: go on"},
     {0},
 };
 

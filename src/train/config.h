@@ -78,6 +78,9 @@ typedef struct ax_generate_options {
     double top_p;       // 1: off
     int64_t seed;
     const char *prompt;
+    const char *prompts; // a file; "": none
+    int64_t batch;       // prompts at work at one time
+    bool stop;           // at an id that ends a text
 } ax_generate_options;
 extern const ax_option ax_generate_option_table[]; // generate.*
 
@@ -94,7 +97,7 @@ typedef struct ax_convert_options {
 } ax_convert_options;
 extern const ax_option ax_convert_option_table[]; // convert.*
 
-enum { AX_CONFIG_WORDS = 8 };
+enum { AX_CONFIG_WORDS = 64 };
 
 typedef struct ax_run_config {
     ax_options options; // owns the strings below; asks which keys were set

@@ -168,6 +168,7 @@ static ax_status resolve(ax_job *job)
                              .keep_gathered = o->keep_gathered,
                              .document_mask = job->corpus_wanted && c->data.document_mask,
                              .inference = job->inference,
+                             .cache = job->cache,
                              .skip_nonfinite = o->nonfinite == AX_CONFIG_SKIP,
                              .optim = {.beta1 = o->beta1,
                                        .beta2 = o->beta2,
@@ -177,10 +178,11 @@ static ax_status resolve(ax_job *job)
     t->device = ax_config_device(c, &t->lazy);
     AX_TRY(choose_dtype(c, t->device, &t->act));
     if (job->inference)
-        fit_batch(job, job->one_sequence ? 1 : t->batch);
+        fit_batch(job, job->sequences ? job->sequences : t->batch);
     AX_TRY(choose_grid(job));
-    if (job->one_sequence)
-        t->batch = (int64_t)t->grid.z * t->grid.data;
+    int64_t columns = (int64_t)t->grid.z * t->grid.data;
+    if (job->sequences)
+        t->batch = (job->sequences + columns - 1) / columns * columns;
     return ax_layout_choose(&c->arch, &t->grid, t->batch, t->micro_batch, t->activations, &layout);
 }
 
@@ -231,6 +233,8 @@ static ax_status open_shared(ax_job *job)
     AX_TRY(open_tokenizer(job));
     if (job->scale_wanted)
         ax_selftest_scale(&c->arch, &job->scaled);
+    if (job->prepare)
+        AX_TRY(job->prepare(job));
     AX_TRY(resolve(job));
     return job->corpus_wanted ? open_corpus(job) : AX_OK;
 }

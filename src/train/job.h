@@ -26,10 +26,13 @@ struct ax_job {
     // Set by the caller.
     ax_run_config *config;
     bool corpus_wanted;    // data.train is read
-    bool inference;        // no gradients, no optimizer; the batch is rounded up to fit the grid
-    bool one_sequence;     // a sequence at each (data, z) coordinate: generation
     bool documents_wanted; // every document has a number (data show)
-    bool scale_wanted;     // a model too large for a quick proof is scaled down
+    bool inference;        // no gradients, no optimizer; the batch is rounded up to fit the grid
+    // Called once the model and the tokenizer are known; may set the two that follow. NULL: nothing.
+    ax_status (*prepare)(ax_job *job);
+    int64_t sequences; // in place of train.batch; 0: that
+    int64_t cache;     // as ax_trainer_config
+    bool scale_wanted; // a model too large for a quick proof is scaled down
     ax_job_main *main;
 
     // Set by ax_job_run.

@@ -49,7 +49,13 @@ $ axonn help keys generate
 |   generate.seed=1
 |       seed of the draws (integer 0..)
 |   generate.prompt=""
-|       text to continue (text)
+|       text to continue, where the command line has none; empty: begin a document (text)
+|   generate.prompts=""
+|       file of prompts: one a line, or *.jsonl, objects with a "prompt" (text)
+|   generate.batch=8
+|       prompts at work at one time, over all ranks (integer 1..65536)
+|   generate.stop=on
+|       end a text at the end-of-document id or one of model.eos; off: go on (on|off)
 $ axonn help nothing
 ! axonn: error: no verb 'nothing' (axonn help lists all)
 [2]

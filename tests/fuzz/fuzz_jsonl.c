@@ -20,7 +20,7 @@ static void parse(const char *line, size_t length)
     char why[AX_DOCUMENT_WHY];
     ax_document d;
     ax_record r = {.bytes = line, .length = length, .line = 1};
-    if (!ax_document_parse(&r, "fuzz", "text", &d, why)) {
+    if (!ax_document_parse(&r, "fuzz", &(ax_documents_options){.text_key = "text"}, &d, why)) {
         if (strncmp(why, "fuzz:1: byte ", 13) != 0 || strtoul(why + 13, NULL, 10) > length)
             abort();
         return;
