@@ -10,8 +10,8 @@
 //                            their true global shapes: the padding of the vocabulary is left out.
 //                            A vector of one row has a shape of one dimension
 //     optimizer.safetensors  the same shapes as NAME.m and NAME.v: first and second moments
-//     manifest.json          step, counts, sizes of the files, a checksum of every tensor, the
-//                            caller's texts; written last
+//     manifest.json          step, counts, sizes of the files, checksums of every tensor, of the
+//                            files' headers and of itself, the caller's texts; written last
 //
 // No rank gathers anything: each writes and reads the bytes of its own runs. A directory under its
 // final name is complete; what a killed save leaves is named `.tmp-...`.
@@ -27,7 +27,8 @@ typedef struct ax_ckpt_info {
     ax_dtype dtype; // of the tensors: AX_F32 or AX_F64; save takes it from the parameters
     // Texts of the caller, UTF-8; NULL saves "". Owned by whoever filled the struct.
     char *config; // YAML of the run
-    char *state;  // a JSON object: plan, place in the data, random state
+    char *state;  // a JSON object: plan, place in the data, random state; kept as JSON, so that
+                  // blanks between its values may come back otherwise. NULL saves none
 } ax_ckpt_info;
 
 // Collective over g->world; all ranks return the same status. `dir` is the final path, and its
@@ -35,7 +36,8 @@ typedef struct ax_ckpt_info {
 // is on disk. An older checkpoint of that name is replaced at that moment and not before; any other
 // directory that is not empty is refused (AX_EUSAGE). A save that fails (AX_EIO) leaves every
 // checkpoint as it was and takes its own files away. Without moments no optimizer file is written.
-// Under a limit on file sizes the program must ignore SIGXFSZ for the failure to arrive here.
+// Under a limit on file sizes the program must ignore SIGXFSZ for the failure to arrive here. info
+// is read on rank 0 alone; a state that is no JSON object is AX_EUSAGE.
 ax_status ax_ckpt_save(const char *dir, const ax_params *ps, const ax_grid *g, ax_device *dev,
                        const ax_ckpt_info *info);
 
@@ -47,19 +49,24 @@ ax_status ax_ckpt_save(const char *dir, const ax_params *ps, const ax_grid *g, a
 //     AX_TRY(ax_ckpt_save_finish(save));
 //
 // begin copies masters and moments, which the next step may then change, and hands them to a thread
-// of its own, which writes, syncs and never communicates. The name is given by finish.
+// of its own, which writes, syncs and never communicates. The name is given by finish. The
+// parameters' list, the grid and the snapshot must stay until then; a job that ends calls finish
+// too.
 
-typedef struct ax_ckpt_snapshot { // host memory: masters and moments of this rank
-    ax_tensor *tensor;            // owned; as many as the files of a checkpoint hold
-    int count;
+typedef struct ax_ckpt_snapshot {
+    ax_tensor *tensor; // owned list; as many as the files hold, without data where another rank
+    int count;         // writes the tensor
 } ax_ckpt_snapshot;
+// Takes room for masters and moments of this rank from `arena`, which must lie in host memory. The
+// parameters are bound, in the same pass (measured or real); a snapshot may be bound again.
 ax_status ax_ckpt_snapshot_bind(ax_ckpt_snapshot *s, const ax_params *ps, ax_arena *arena);
 void ax_ckpt_snapshot_fini(ax_ckpt_snapshot *s);
 
 typedef struct ax_ckpt_saving ax_ckpt_saving;
 
-// Collective. One save may be in flight; the snapshot is its own until finish. On failure *out is
-// NULL.
+// Collective. One save may be in flight; the snapshot is its own until finish. On failure (what can
+// be seen before the writing: AX_EUSAGE, AX_EIO, AX_ENOMEM) *out is NULL and nothing is left over.
+// A failure of the writing is told by finish, once, with the message of the rank that met it.
 ax_status ax_ckpt_save_begin(const char *dir, const ax_params *ps, const ax_grid *g, ax_device *dev,
                              const ax_ckpt_info *info, ax_ckpt_snapshot *snapshot,
                              ax_ckpt_saving **out);
@@ -81,7 +88,8 @@ void ax_ckpt_info_fini(ax_ckpt_info *info); // a zeroed info is legal
 // otherwise those that exist are zeroed. F32 and F64 are converted into each other. AX_EFORMAT names
 // a tensor that is missing, extra or of another shape; the parameters are then untouched. A tensor
 // whose bytes do not give its checksum is AX_EFORMAT too, named with its file; the parameters are
-// then undefined until another load or ax_params_init.
+// then undefined until another load or ax_params_init. A checkpoint of an earlier version without
+// checksums is loaded with a warning.
 ax_status ax_ckpt_load(const char *dir, ax_params *ps, const ax_grid *g, ax_device *dev,
                        bool with_state);
 
@@ -97,20 +105,22 @@ typedef struct ax_ckpt_list {
     ax_ckpt_entry *entry; // newest first
     int count;
 } ax_ckpt_list;
-// The directories step-NNNNNNNN of `out`; none there is no error. Incomplete ones are not spoken of
-// here. Fini releases; a zeroed list is legal.
+// The directories step-NNNNNNNN of `out`; none there is no error. Why one is incomplete is not said
+// here. AX_EIO where `out` cannot be read. Fini releases; a zeroed list is legal.
 ax_status ax_ckpt_list_read(const char *out, ax_ckpt_list *list);
 void ax_ckpt_list_fini(ax_ckpt_list *list);
 
 // Removes the oldest complete checkpoints of `out` beyond the newest `keep` (0: all stay), but
-// never one that `last` names, nor a directory without our manifest. A directory that holds other
-// files too loses only ours. Failures are warned of.
+// never one that `last` (NULL is legal) names, nor a directory without our manifest. A directory
+// that holds other files too loses only ours. Failures are warned of. No save may be in flight.
 void ax_ckpt_prune(const char *out, int64_t keep, const char *last);
 
-// Removes `.tmp-step-*` of saves that were killed. The caller holds the lock of `out`.
+// Removes `.tmp-step-*` of saves that were killed; one with other files in it stays, with a warning.
+// The caller holds the lock of `out`, and no save is in flight.
 void ax_ckpt_sweep(const char *out);
 
-// Reads every byte and compares all checksums.
+// Reads every byte and compares all checksums, in little memory. Files that the manifest does not
+// list are passed over.
 typedef struct ax_ckpt_fault {
     char file[64], tensor[96]; // tensor: "" where the file itself is at fault
     char why[160];
@@ -119,6 +129,8 @@ typedef struct ax_ckpt_verdict {
     ax_ckpt_fault *fault;
     int faults;
     int64_t tensors, bytes; // read
+    int64_t unsummed;       // tensors that an earlier version wrote without a checksum
 } ax_ckpt_verdict;
-ax_status ax_ckpt_verify(const char *dir, ax_ckpt_verdict *out); // AX_OK whatever is found
+// AX_OK whatever is found; AX_EIO where there is no such directory.
+ax_status ax_ckpt_verify(const char *dir, ax_ckpt_verdict *out);
 void ax_ckpt_verdict_fini(ax_ckpt_verdict *v);

@@ -1,11 +1,12 @@
 // Loading. Rank 0 checks the checkpoint against the model and speaks for all; then every rank reads
-// its own runs.
+// its own runs, and rank 0 compares the checksums that these add up to.
 #include "ckpt/ckpt.h"
 #include "ckpt/content.h"
 #include "ckpt/disk.h"
 #include "ckpt/manifest.h"
 #include "ckpt/runs.h"
 
+#include "base/log.h"
 #include "dev/kern.h"
 
 #include <stdlib.h>
@@ -15,7 +16,9 @@ typedef struct load {
     ax_params *ps;
     const ax_grid *g;
     ax_device *dev;
+    ax_manifest manifest;
     ax_content content[AX_CONTENT_FILES];
+    uint64_t *sum[AX_CONTENT_FILES]; // checksums: of what this rank read, then of all
     ax_safetensors file[AX_CONTENT_FILES];
     int files;
 } load;
@@ -59,22 +62,33 @@ static ax_status check_file(const ax_safetensors *file, const ax_content *c)
 static ax_status open_file(load *l, const char *dir, ax_content_kind kind)
 {
     char path[AX_PATH_MAX];
+    ax_content *c = &l->content[kind];
+    const ax_manifest_file *listed = ax_manifest_find(&l->manifest, ax_content_file(kind));
+    AX_CHECK(listed, AX_EFORMAT, "%s/" AX_MANIFEST_NAME ": lists no %s", dir,
+             ax_content_file(kind));
     AX_TRY(ax_disk_join(path, dir, ax_content_file(kind)));
-    AX_TRY(ax_content_init(&l->content[kind], l->ps, kind));
+    AX_TRY(ax_content_init(c, l->ps, kind));
+    l->sum[kind] = calloc((size_t)c->count + 1, sizeof *l->sum[kind]);
+    AX_CHECK(l->sum[kind], AX_ENOMEM, "no memory for %d checksums", c->count);
     AX_TRY(ax_safetensors_open(path, &l->file[kind]));
-    return check_file(&l->file[kind], &l->content[kind]);
+    AX_CHECK(l->manifest.format == 1 || l->file[kind].header == listed->header, AX_EFORMAT,
+             "%s: its header does not give its checksum: the file was changed or damaged", path);
+    return check_file(&l->file[kind], c);
 }
 
 static ax_status open_files(load *l, const char *dir)
 {
-    ax_manifest m;
-    AX_TRY(ax_manifest_read(dir, &m));
-    ax_ckpt_info_fini(&m.info);
-    AX_CHECK(
-        l->files == 1 || ax_manifest_has(&m, ax_content_file(AX_CONTENT_OPTIMIZER)), AX_EFORMAT,
-        "%s: holds no optimizer state: a run can start from it (model.init) but not resume", dir);
+    AX_TRY(ax_manifest_read(dir, &l->manifest));
+    AX_TRY(ax_manifest_check_sizes(&l->manifest, dir));
+    AX_CHECK(l->files == 1 || ax_manifest_find(&l->manifest, ax_content_file(AX_CONTENT_OPTIMIZER)),
+             AX_EFORMAT,
+             "%s: holds no optimizer state: a run can start from it (model.init) but not resume",
+             dir);
     for (int k = 0; k < l->files; k++)
         AX_TRY(open_file(l, dir, (ax_content_kind)k));
+    if (l->manifest.format == 1 && l->g->world->rank == 0)
+        ax_log(AX_LOG_WARN, "ckpt",
+               "%s: an earlier version wrote it without checksums: damage would go unnoticed", dir);
     return AX_OK;
 }
 
@@ -98,8 +112,9 @@ static ax_status read_file(load *l, ax_content_kind kind)
     for (int i = 0; i < c->count; i++) {
         const ax_st_tensor *from = ax_safetensors_find(file, c->list[i].name);
         ax_dtype stored = from->dtype == AX_ST_F64 ? AX_F64 : AX_F32;
-        AX_TRY_TO(done, ax_runs_read(&runs, &l->ps->list[i / c->each], target(l, kind, i),
-                                     from->begin, stored));
+        const ax_param *p = &l->ps->list[i / c->each];
+        uint64_t *sum = p->owner ? &l->sum[kind][i] : NULL; // each element is counted once
+        AX_TRY_TO(done, ax_runs_read(&runs, p, target(l, kind, i), from->begin, stored, sum));
     }
     st = AX_OK;
 done:
@@ -126,6 +141,38 @@ static ax_status read_files(load *l)
     return l->files == 1 ? clear_moments(l) : AX_OK;
 }
 
+// ---- checksums
+
+static ax_status compare_file(const load *l, ax_content_kind kind)
+{
+    const char *path = l->file[kind].path;
+    const ax_manifest_file *listed = ax_manifest_find(&l->manifest, ax_content_file(kind));
+    for (int i = 0; i < l->content[kind].count; i++) {
+        const char *name = l->content[kind].list[i].name;
+        const ax_manifest_tensor *t = ax_manifest_tensor_find(listed, name);
+        AX_CHECK(t, AX_EFORMAT, "%s: tensor '%s' has no checksum in the manifest", path, name);
+        AX_CHECK(t->sum == l->sum[kind][i], AX_EFORMAT,
+                 "%s: tensor '%s' does not give its checksum: the file was changed or damaged; "
+                 "load another checkpoint",
+                 path, name);
+    }
+    return AX_OK;
+}
+
+static ax_status compare_files(const load *l)
+{
+    for (int k = 0; k < l->files && l->manifest.format > 1; k++)
+        AX_TRY(compare_file(l, (ax_content_kind)k));
+    return AX_OK;
+}
+
+static ax_status add_checksums(load *l)
+{
+    for (int k = 0; k < l->files; k++)
+        AX_TRY(ax_checksum_sum(l->g->world, l->sum[k], l->content[k].count));
+    return AX_OK;
+}
+
 static ax_status check_room(const load *l)
 {
     for (int i = 0; l->files > 1 && i < l->ps->count; i++)
@@ -144,12 +191,16 @@ ax_status ax_ckpt_load(const char *dir, ax_params *ps, const ax_grid *g, ax_devi
     AX_TRY_TO(done, ax_comm_agree(g->world, first ? open_files(&l, dir) : AX_OK));
     AX_TRY_TO(done, ax_comm_agree(g->world, first ? AX_OK : open_files(&l, dir)));
     AX_TRY_TO(done, ax_comm_agree(g->world, read_files(&l)));
+    AX_TRY_TO(done, add_checksums(&l));
+    AX_TRY_TO(done, ax_comm_agree(g->world, first ? compare_files(&l) : AX_OK));
     AX_TRY_TO(done, ax_comm_agree(g->world, ax_params_spread(ps, g, dev)));
 done:
     for (int k = 0; k < AX_CONTENT_FILES; k++) {
         ax_safetensors_close(&l.file[k]);
         ax_content_fini(&l.content[k]);
+        free(l.sum[k]);
     }
+    ax_manifest_fini(&l.manifest);
     return st;
 }
 
@@ -159,12 +210,18 @@ ax_status ax_ckpt_read_info(const char *dir, ax_ckpt_info *out)
 {
     ax_manifest m;
     AX_TRY(ax_manifest_read(dir, &m));
-    *out = m.info;
-    return AX_OK;
+    ax_status st = ax_manifest_check_sizes(&m, dir);
+    if (st == AX_OK) {
+        *out = m.info;
+        m.info = (ax_ckpt_info){0};
+    }
+    ax_manifest_fini(&m);
+    return st;
 }
 
 void ax_ckpt_info_fini(ax_ckpt_info *info)
 {
     free(info->config);
+    free(info->state);
     *info = (ax_ckpt_info){0};
 }

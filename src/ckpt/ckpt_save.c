@@ -1,113 +1,235 @@
-// Saving. Rank 0 makes the files, all ranks write into them, rank 0 names them.
+// Saving. Rank 0 makes the files, all ranks write into them, from their parameters or from a
+// snapshot of them, and rank 0 names them.
 #include "ckpt/ckpt.h"
 #include "ckpt/content.h"
-#include "ckpt/disk.h"
 #include "ckpt/manifest.h"
+#include "ckpt/place.h"
 #include "ckpt/runs.h"
 
 #include "base/log.h"
 
-#include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-typedef struct save {
+struct ax_ckpt_saving {
     const ax_params *ps;
-    ax_device *dev;
-    const ax_ckpt_info *info;
+    ax_comm *world;
+    ax_device *dev;        // NULL: written from the copy
+    const ax_tensor *copy; // the snapshot's
+    ax_ckpt_info info;     // rank 0's, with its own texts
+    ax_place place;
+    bool made; // by this rank: place.tmp
     ax_content content[AX_CONTENT_FILES];
-    int files;     // 1: no moments
-    bool keep_tmp; // it is not ours to remove
-    char dir[AX_PATH_MAX], parent[AX_PATH_MAX], tmp[AX_PATH_MAX];
-} save;
+    uint64_t header[AX_CONTENT_FILES], *sum[AX_CONTENT_FILES]; // checksums: of this rank, then all
+    int64_t bytes[AX_CONTENT_FILES];
+    int files; // 1: no moments
 
-// ---- places
+    pthread_t thread;
+    bool started;
+    atomic_bool idle;
+    ax_log_config log; // of the thread
+    ax_status st;      // of the writing
+    char error[1024];  // the thread's message
+};
 
-static ax_status set_places(save *s, const char *dir)
+// ---- the snapshot
+
+static int files_of(const ax_params *ps)
 {
-    size_t n = strlen(dir);
-    while (n > 1 && dir[n - 1] == '/')
-        n--;
-    AX_CHECK(n > 0 && n < AX_PATH_MAX, AX_EUSAGE, "'%.60s' cannot be the path of a checkpoint",
-             dir);
-    snprintf(s->dir, sizeof s->dir, "%.*s", (int)n, dir);
-    const char *slash = strrchr(s->dir, '/'), *base = slash ? slash + 1 : s->dir;
-    AX_CHECK(*base && strcmp(base, ".") != 0 && strcmp(base, "..") != 0, AX_EUSAGE,
-             "'%s' cannot be the path of a checkpoint", dir);
-    if (!slash)
-        snprintf(s->parent, sizeof s->parent, ".");
-    else if (slash == s->dir)
-        snprintf(s->parent, sizeof s->parent, "/");
-    else
-        snprintf(s->parent, sizeof s->parent, "%.*s", (int)(slash - s->dir), s->dir);
-    char name[AX_PATH_MAX];
-    AX_CHECK(snprintf(name, sizeof name, ".tmp-%s", base) < AX_PATH_MAX, AX_EUSAGE,
-             "%.60s...: the path is too long", dir);
-    return ax_disk_join(s->tmp, s->parent, name);
+    return ps->count && ps->list[0].m.data ? AX_CONTENT_FILES : 1;
 }
 
-static bool is_checkpoint(const char *dir)
+// Where a tensor of a file stands in the snapshot.
+static int copy_index(const ax_params *ps, ax_content_kind kind, int index)
 {
-    char path[AX_PATH_MAX + 32];
-    snprintf(path, sizeof path, "%s/%s", dir, AX_MANIFEST_NAME);
-    return access(path, F_OK) == 0;
+    return kind == AX_CONTENT_MODEL ? index : ps->count + index;
 }
 
-// Only what a save made is removed: a directory with other files in it stays.
-static bool remove_ours(const char *dir)
+static int copies_of(const ax_params *ps)
 {
-    static const char *const names[] = {AX_MANIFEST_NAME, "model.safetensors",
-                                        "optimizer.safetensors"};
-    char path[AX_PATH_MAX + 32];
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
-        unlink(path);
+    return ps->count * (files_of(ps) == 1 ? 1 : 3);
+}
+
+// Replicas that are not written are not copied either.
+ax_status ax_ckpt_snapshot_bind(ax_ckpt_snapshot *s, const ax_params *ps, ax_arena *arena)
+{
+    ax_ckpt_snapshot_fini(s);
+    int count = copies_of(ps);
+    s->tensor = calloc((size_t)count + 1, sizeof *s->tensor);
+    AX_CHECK(s->tensor, AX_ENOMEM, "no memory for a list of %d tensors", count);
+    s->count = count;
+    for (int k = 0; k < files_of(ps); k++) {
+        int each = k == AX_CONTENT_MODEL ? 1 : 2;
+        for (int i = 0; i < ps->count * each; i++) {
+            const ax_param *p = &ps->list[i / each];
+            if (p->owner)
+                AX_TRY(ax_tensor_alloc(arena, ps->acc, 1, p->part,
+                                       &s->tensor[copy_index(ps, (ax_content_kind)k, i)]));
+        }
     }
-    return rmdir(dir) == 0 || errno == ENOENT;
+    return AX_OK;
 }
 
-// ---- phase 1, rank 0: the files and their headers
-
-static ax_status create_files(save *s)
+void ax_ckpt_snapshot_fini(ax_ckpt_snapshot *s)
 {
-    struct stat there;
-    bool taken = lstat(s->dir, &there) == 0 && !is_checkpoint(s->dir);
-    AX_CHECK(!taken || rmdir(s->dir) == 0, // an empty directory
-             AX_EUSAGE, "%s: exists and is no checkpoint; move it away or save elsewhere", s->dir);
-    AX_CHECK(remove_ours(s->tmp), AX_EIO, "%s: cannot remove what an earlier save left: %s", s->tmp,
-             strerror(errno));
-    AX_CHECK(mkdir(s->tmp, 0777) == 0, AX_EIO, "%s: cannot make the directory: %s", s->tmp,
-             strerror(errno));
+    free(s->tensor);
+    *s = (ax_ckpt_snapshot){0};
+}
+
+static ax_status copy_file(const ax_ckpt_saving *s, ax_content_kind kind, ax_device *dev)
+{
+    const ax_content *c = &s->content[kind];
+    for (int i = 0; i < c->count; i++) {
+        ax_tensor to = s->copy[copy_index(s->ps, kind, i)];
+        ax_tensor from = ax_content_tensor(s->ps, kind, i);
+        if (to.data)
+            AX_TRY(ax_device_copy(dev, to.data, from.data, ax_tensor_bytes(from)));
+    }
+    return AX_OK;
+}
+
+static ax_status fill_snapshot(const ax_ckpt_saving *s, ax_device *dev)
+{
+    for (int k = 0; k < s->files; k++)
+        AX_TRY(copy_file(s, (ax_content_kind)k, dev));
+    return ax_device_sync(dev);
+}
+
+// ---- phase 1: all is checked, rank 0 makes the files and their headers
+
+static ax_status copy_text(const char *from, char **to)
+{
+    *to = from ? strdup(from) : NULL;
+    AX_CHECK(!from || *to, AX_ENOMEM, "no memory for the texts of a checkpoint");
+    return AX_OK;
+}
+
+static ax_status take_info(ax_ckpt_saving *s, const ax_ckpt_info *info)
+{
+    AX_TRY(ax_manifest_check_state(info->state));
+    s->info = *info;
+    s->info.dtype = s->ps->acc;
+    s->info.config = s->info.state = NULL;
+    AX_TRY(copy_text(info->config, &s->info.config));
+    return copy_text(info->state, &s->info.state);
+}
+
+static ax_status lay_out(ax_ckpt_saving *s, ax_content_kind kind)
+{
+    ax_text json = {0};
+    ax_content *c = &s->content[kind];
+    AX_TRY(ax_content_init(c, s->ps, kind));
+    s->sum[kind] = calloc((size_t)c->count + 1, sizeof *s->sum[kind]);
+    AX_CHECK(s->sum[kind], AX_ENOMEM, "no memory for %d checksums", c->count);
+    ax_status st = ax_safetensors_layout(c->list, c->count, &json);
+    if (st == AX_OK) {
+        s->header[kind] = ax_checksum_text(json.text, json.length);
+        s->bytes[kind] = ax_safetensors_size(c->list, c->count, &json);
+    }
+    ax_text_fini(&json);
+    return st;
+}
+
+static ax_status prepare(ax_ckpt_saving *s, const char *dir, const ax_ckpt_info *info,
+                         const ax_ckpt_snapshot *snapshot)
+{
+    AX_TRY(ax_place_set(&s->place, dir));
+    if (s->world->rank == 0)
+        AX_TRY(take_info(s, info));
+    for (int i = 0; i < s->ps->count; i++)
+        AX_CHECK(s->ps->list[i].master.data, AX_EUSAGE,
+                 "parameter %s has no master here: only a model opened for training can be saved",
+                 s->ps->list[i].name);
+    s->files = files_of(s->ps);
+    if (snapshot) {
+        AX_CHECK(snapshot->count == copies_of(s->ps), AX_EINTERNAL,
+                 "the snapshot was bound for other parameters");
+        s->copy = snapshot->tensor;
+    }
+    for (int k = 0; k < s->files; k++)
+        AX_TRY(lay_out(s, (ax_content_kind)k));
+    return AX_OK;
+}
+
+static ax_status create_files(ax_ckpt_saving *s)
+{
+    AX_TRY(ax_place_make(&s->place));
+    s->made = true;
     for (int k = 0; k < s->files; k++) {
         char path[AX_PATH_MAX];
-        AX_TRY(ax_disk_join(path, s->tmp, ax_content_file((ax_content_kind)k)));
+        AX_TRY(ax_disk_join(path, s->place.tmp, ax_content_file((ax_content_kind)k)));
         AX_TRY(ax_safetensors_create(path, s->content[k].list, s->content[k].count));
     }
     return AX_OK;
 }
 
-// ---- phase 2, all ranks: the tensors
+static void close_save(ax_ckpt_saving *s)
+{
+    if (!s)
+        return;
+    for (int k = 0; k < AX_CONTENT_FILES; k++) {
+        ax_content_fini(&s->content[k]);
+        free(s->sum[k]);
+    }
+    ax_ckpt_info_fini(&s->info);
+    free(s);
+}
 
-static ax_status write_tensors(save *s, ax_runs *runs, ax_content_kind kind)
+static ax_status open_save(const char *dir, const ax_params *ps, const ax_grid *g,
+                           const ax_ckpt_info *info, const ax_ckpt_snapshot *snapshot,
+                           ax_ckpt_saving **out)
+{
+    bool first = g->world->rank == 0;
+    ax_ckpt_saving *s = calloc(1, sizeof *s);
+    ax_status st = s ? AX_OK : ax_fail(AX_ENOMEM, __FILE__, __LINE__, "no memory for a save");
+    if (s) {
+        s->ps = ps;
+        s->world = g->world;
+        st = prepare(s, dir, info, snapshot);
+    }
+    st = ax_comm_agree(g->world, st);
+    if (st == AX_OK)
+        st = ax_comm_agree(g->world, first ? create_files(s) : AX_OK);
+    if (st == AX_OK) {
+        *out = s;
+        return AX_OK;
+    }
+    if (s && s->made)
+        ax_place_abandon(&s->place);
+    close_save(s);
+    return st;
+}
+
+// ---- phase 2, all ranks, none of which communicates: the tensors
+
+static ax_tensor source(const ax_ckpt_saving *s, ax_content_kind kind, int index)
+{
+    return s->copy ? s->copy[copy_index(s->ps, kind, index)]
+                   : ax_content_tensor(s->ps, kind, index);
+}
+
+static ax_status write_tensors(ax_ckpt_saving *s, ax_runs *runs, ax_content_kind kind)
 {
     const ax_content *c = &s->content[kind];
     for (int i = 0; i < c->count; i++) {
         const ax_param *p = &s->ps->list[i / c->each];
         if (p->owner)
-            AX_TRY(ax_runs_write(runs, p, ax_content_tensor(s->ps, kind, i), c->list[i].begin));
+            AX_TRY(ax_runs_write(runs, p, source(s, kind, i), c->list[i].begin, &s->sum[kind][i]));
     }
     return AX_OK;
 }
 
-static ax_status write_file(save *s, ax_content_kind kind)
+static ax_status write_file(ax_ckpt_saving *s, ax_content_kind kind)
 {
     char path[AX_PATH_MAX];
     int fd = -1;
     ax_runs runs;
-    AX_TRY(ax_disk_join(path, s->tmp, ax_content_file(kind)));
+    AX_TRY(ax_disk_join(path, s->place.tmp, ax_content_file(kind)));
     AX_TRY(ax_disk_open(path, O_WRONLY, &fd));
     ax_status st = ax_runs_init(&runs, s->dev, fd, path);
     if (st == AX_OK) {
@@ -120,96 +242,143 @@ static ax_status write_file(save *s, ax_content_kind kind)
     return st == AX_OK ? closed : st;
 }
 
-static ax_status write_files(save *s)
+static ax_status write_files(ax_ckpt_saving *s)
 {
-    AX_TRY(ax_device_sync(s->dev));
     for (int k = 0; k < s->files; k++)
         AX_TRY(write_file(s, (ax_content_kind)k));
     return AX_OK;
 }
 
-// ---- phase 3, rank 0: the manifest and the name
-
-// Two names change places in one move, so that there is a checkpoint at every moment.
-static bool exchange(const char *a, const char *b)
+// Says nothing itself: finish repeats the message where the program listens.
+static void *write_thread(void *arg)
 {
-    return renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE) == 0;
+    ax_ckpt_saving *s = arg;
+    s->log.muted = true;
+    ax_log_setup(s->log);
+    s->st = write_files(s);
+    if (s->st != AX_OK)
+        snprintf(s->error, sizeof s->error, "%s", ax_error_text());
+    atomic_store(&s->idle, true);
+    return NULL;
 }
 
-static bool put_in_place(const save *s, bool swap)
+// Signals are for the thread that trains.
+static ax_status start_thread(ax_ckpt_saving *s)
 {
-    return swap ? exchange(s->tmp, s->dir) : rename(s->tmp, s->dir) == 0;
-}
-
-static bool take_back(const save *s, bool swap)
-{
-    return swap ? exchange(s->tmp, s->dir) : rename(s->dir, s->tmp) == 0;
-}
-
-static ax_status take_name(save *s)
-{
-    bool swap = is_checkpoint(s->dir);
-    AX_CHECK(put_in_place(s, swap), AX_EIO, "%s: cannot give the checkpoint its name: %s%s", s->dir,
-             strerror(errno), swap ? "; move the older one of that name away" : "");
-    ax_status st = ax_disk_sync_dir(s->parent);
-    // What may not survive a crash is taken back. Where even that fails, the new one keeps the name
-    // and the failure stands.
-    if (st != AX_OK)
-        s->keep_tmp = !take_back(s, swap);
-    AX_TRY(st);
-    if (swap && !remove_ours(s->tmp))
-        ax_log(AX_LOG_WARN, "ckpt", "%s: the replaced checkpoint held other files too; kept there",
-               s->tmp);
+    sigset_t all, before;
+    sigfillset(&all);
+    s->log = ax_log_current();
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    s->started = pthread_create(&s->thread, NULL, write_thread, s) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    AX_CHECK(s->started, AX_ENOMEM, "no thread to be had that writes the checkpoint");
     return AX_OK;
 }
 
-static ax_status finish(save *s)
+static ax_status start(ax_ckpt_saving *s, ax_device *dev)
 {
-    ax_manifest m = {.info = *s->info};
-    m.info.dtype = s->ps->acc;
-    for (int k = 0; k < s->files; k++)
-        AX_TRY(ax_manifest_add(&m, s->tmp, ax_content_file((ax_content_kind)k)));
-    AX_TRY(ax_manifest_write(s->tmp, &m));
-    AX_TRY(ax_disk_sync_dir(s->tmp));
-    return take_name(s);
+    AX_TRY(fill_snapshot(s, dev));
+    return start_thread(s);
 }
 
-// ---- all of it
-
-static ax_status prepare(save *s, const char *dir)
+ax_status ax_ckpt_save_begin(const char *dir, const ax_params *ps, const ax_grid *g, ax_device *dev,
+                             const ax_ckpt_info *info, ax_ckpt_snapshot *snapshot,
+                             ax_ckpt_saving **out)
 {
-    AX_TRY(set_places(s, dir));
-    for (int i = 0; i < s->ps->count; i++)
-        AX_CHECK(s->ps->list[i].master.data, AX_EUSAGE,
-                 "parameter %s has no master here: only a model opened for training can be saved",
-                 s->ps->list[i].name);
-    s->files = s->ps->count && s->ps->list[0].m.data ? AX_CONTENT_FILES : 1;
-    for (int k = 0; k < s->files; k++) {
-        ax_text json = {0};
-        ax_content *c = &s->content[k];
-        AX_TRY(ax_content_init(c, s->ps, (ax_content_kind)k));
-        ax_status st = ax_safetensors_layout(c->list, c->count, &json);
-        ax_text_fini(&json);
-        AX_TRY(st);
+    *out = NULL;
+    AX_TRY(open_save(dir, ps, g, info, snapshot, out));
+    // From here on no rank waits for another: what fails is told by finish.
+    (*out)->st = start(*out, dev);
+    if (!(*out)->started)
+        atomic_store(&(*out)->idle, true);
+    return AX_OK;
+}
+
+bool ax_ckpt_save_idle(const ax_ckpt_saving *s)
+{
+    return atomic_load(&s->idle);
+}
+
+// ---- phase 3: the checksums of all, the manifest and the name
+
+static ax_status list_file(const ax_ckpt_saving *s, ax_content_kind kind, ax_manifest *m)
+{
+    const ax_content *c = &s->content[kind];
+    ax_manifest_file *f = &m->file[m->files++];
+    *f = (ax_manifest_file){.bytes = s->bytes[kind], .header = s->header[kind]};
+    snprintf(f->name, sizeof f->name, "%s", ax_content_file(kind));
+    f->tensor = calloc((size_t)c->count + 1, sizeof *f->tensor);
+    AX_CHECK(f->tensor, AX_ENOMEM, "no memory for a list of %d tensors", c->count);
+    f->tensors = c->count;
+    for (int i = 0; i < c->count; i++) {
+        snprintf(f->tensor[i].name, sizeof f->tensor[i].name, "%s", c->list[i].name);
+        f->tensor[i].sum = s->sum[kind][i];
     }
+    return ax_manifest_check_size(f, s->place.tmp);
+}
+
+static ax_status write_manifest(ax_ckpt_saving *s)
+{
+    ax_manifest m = {.info = s->info};
+    ax_status st = AX_OK;
+    s->info = (ax_ckpt_info){0}; // the manifest's now
+    for (int k = 0; st == AX_OK && k < s->files; k++)
+        st = list_file(s, (ax_content_kind)k, &m);
+    if (st == AX_OK)
+        st = ax_manifest_write(s->place.tmp, &m);
+    ax_manifest_fini(&m);
+    return st;
+}
+
+static ax_status commit(ax_ckpt_saving *s)
+{
+    AX_TRY(write_manifest(s));
+    AX_TRY(ax_disk_sync_dir(s->place.tmp));
+    return ax_place_take(&s->place);
+}
+
+static ax_status add_checksums(ax_ckpt_saving *s)
+{
+    for (int k = 0; k < s->files; k++)
+        AX_TRY(ax_checksum_sum(s->world, s->sum[k], s->content[k].count));
     return AX_OK;
 }
+
+static void join(ax_ckpt_saving *s)
+{
+    if (!s->started)
+        return;
+    pthread_join(s->thread, NULL);
+    if (s->st != AX_OK)
+        ax_fail(s->st, __FILE__, __LINE__, "%s", s->error);
+}
+
+ax_status ax_ckpt_save_finish(ax_ckpt_saving *s)
+{
+    ax_status st;
+    if (!s)
+        return AX_OK;
+    join(s);
+    AX_TRY_TO(done, ax_comm_agree(s->world, s->st));
+    AX_TRY_TO(done, add_checksums(s));
+    AX_TRY_TO(done, ax_comm_agree(s->world, s->made ? commit(s) : AX_OK));
+done:
+    if (st != AX_OK && s->made)
+        ax_place_abandon(&s->place);
+    close_save(s);
+    return st;
+}
+
+// ---- in one
 
 ax_status ax_ckpt_save(const char *dir, const ax_params *ps, const ax_grid *g, ax_device *dev,
                        const ax_ckpt_info *info)
 {
-    save s = {.ps = ps, .dev = dev, .info = info};
-    bool first = g->world->rank == 0, made = false;
-    ax_status st;
-    AX_TRY_TO(done, ax_comm_agree(g->world, prepare(&s, dir)));
-    made = first;
-    AX_TRY_TO(done, ax_comm_agree(g->world, first ? create_files(&s) : AX_OK));
-    AX_TRY_TO(done, ax_comm_agree(g->world, write_files(&s)));
-    AX_TRY_TO(done, ax_comm_agree(g->world, first ? finish(&s) : AX_OK));
-done:
-    if (st != AX_OK && made && !s.keep_tmp)
-        remove_ours(s.tmp);
-    for (int k = 0; k < AX_CONTENT_FILES; k++)
-        ax_content_fini(&s.content[k]);
-    return st;
+    ax_ckpt_saving *s = NULL;
+    AX_TRY(open_save(dir, ps, g, info, NULL, &s));
+    s->dev = dev;
+    s->st = ax_device_sync(dev);
+    if (s->st == AX_OK)
+        s->st = write_files(s);
+    return ax_ckpt_save_finish(s);
 }

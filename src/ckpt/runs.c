@@ -10,6 +10,8 @@ enum { STAGE = 1 << 18 }; // elements of each host buffer; 2 MiB of doubles
 ax_status ax_runs_init(ax_runs *r, ax_device *dev, int fd, const char *path)
 {
     *r = (ax_runs){.dev = dev, .fd = fd, .path = path};
+    if (!dev)
+        return AX_OK;
     r->raw = malloc(STAGE * sizeof(double));
     r->ready = malloc(STAGE * sizeof(double));
     if (r->raw && r->ready)
@@ -44,8 +46,9 @@ static bool next_span(const ax_param *p, ax_run *run, span *out)
     return true;
 }
 
-// The elements of a part that the host buffer holds at the moment.
+// The elements of a part that lie at `bytes` at the moment.
 typedef struct window {
+    const char *bytes;
     int64_t first, count;
 } window;
 
@@ -56,15 +59,17 @@ static int64_t least(int64_t a, int64_t b)
 
 static ax_status fetch(ax_runs *r, ax_tensor t, int64_t at, window *w)
 {
-    *w = (window){at, least(STAGE, t.cols - at)};
-    ax_tensor from = ax_tensor_cols(t, at, w->count);
+    ax_tensor from = ax_tensor_cols(t, at, least(STAGE, t.cols - at));
+    *w = (window){r->dev ? r->raw : from.data, at, from.cols};
+    if (!r->dev)
+        return AX_OK;
     AX_TRY(ax_device_copy(r->dev, r->raw, from.data, ax_tensor_bytes(from)));
     return ax_device_sync(r->dev);
 }
 
-ax_status ax_runs_write(ax_runs *r, const ax_param *p, ax_tensor t, int64_t offset)
+ax_status ax_runs_write(ax_runs *r, const ax_param *p, ax_tensor t, int64_t offset, uint64_t *sum)
 {
-    int64_t size = (int64_t)ax_dtype_size(t.dtype);
+    size_t size = ax_dtype_size(t.dtype);
     window w = {0};
     span s;
     for (ax_run run = {0}; next_span(p, &run, &s);) {
@@ -72,8 +77,10 @@ ax_status ax_runs_write(ax_runs *r, const ax_param *p, ax_tensor t, int64_t offs
             if (s.at >= w.first + w.count)
                 AX_TRY(fetch(r, t, s.at, &w));
             int64_t n = least(s.count, w.first + w.count - s.at);
-            AX_TRY(ax_disk_write(r->fd, r->path, (char *)r->raw + (s.at - w.first) * size,
-                                 (size_t)(n * size), offset + s.place * size));
+            const char *from = w.bytes + (s.at - w.first) * (int64_t)size;
+            *sum += ax_checksum_elements(from, size, n, s.place);
+            AX_TRY(ax_disk_write(r->fd, r->path, from, (size_t)n * size,
+                                 offset + s.place * (int64_t)size));
             s = (span){s.place + n, s.at + n, s.count - n};
         }
     }
@@ -94,38 +101,43 @@ static void convert(const void *raw, ax_dtype stored, void *ready, ax_dtype dtyp
     }
 }
 
-static ax_status store(ax_runs *r, ax_tensor t, ax_dtype stored, window w)
+static ax_status store(ax_runs *r, ax_tensor t, ax_dtype stored, int64_t first, int64_t count)
 {
     // Equal dtypes are not converted: the payload of a NaN stays what it was.
     void *from = r->raw;
     if (stored != t.dtype) {
-        convert(r->raw, stored, r->ready, t.dtype, w.count);
+        convert(r->raw, stored, r->ready, t.dtype, count);
         from = r->ready;
     }
-    ax_tensor to = ax_tensor_cols(t, w.first, w.count);
+    ax_tensor to = ax_tensor_cols(t, first, count);
     AX_TRY(ax_device_copy(r->dev, to.data, from, ax_tensor_bytes(to)));
     return ax_device_sync(r->dev);
 }
 
-ax_status ax_runs_read(ax_runs *r, const ax_param *p, ax_tensor t, int64_t offset, ax_dtype stored)
+ax_status ax_runs_read(ax_runs *r, const ax_param *p, ax_tensor t, int64_t offset, ax_dtype stored,
+                       uint64_t *sum)
 {
     AX_ASSERT(stored == AX_F32 || stored == AX_F64);
-    int64_t size = (int64_t)ax_dtype_size(stored);
-    window w = {0};
+    size_t size = ax_dtype_size(stored);
+    int64_t first = 0, held = 0; // what the host buffer holds
     span s;
     AX_TRY(ax_fill(r->dev, t, 0.0));
     for (ax_run run = {0}; next_span(p, &run, &s);) {
         while (s.count > 0) {
-            int64_t n = least(s.count, STAGE - w.count);
-            AX_TRY(ax_disk_read(r->fd, r->path, (char *)r->raw + w.count * size, (size_t)(n * size),
-                                offset + s.place * size));
+            int64_t n = least(s.count, STAGE - held);
+            char *to = (char *)r->raw + held * (int64_t)size;
+            AX_TRY(ax_disk_read(r->fd, r->path, to, (size_t)n * size,
+                                offset + s.place * (int64_t)size));
+            if (sum)
+                *sum += ax_checksum_elements(to, size, n, s.place);
             s = (span){s.place + n, s.at + n, s.count - n};
-            w.count += n;
-            if (w.count < STAGE)
+            held += n;
+            if (held < STAGE)
                 continue;
-            AX_TRY(store(r, t, stored, w));
-            w = (window){w.first + w.count, 0};
+            AX_TRY(store(r, t, stored, first, held));
+            first += held;
+            held = 0;
         }
     }
-    return store(r, t, stored, w);
+    return store(r, t, stored, first, held);
 }

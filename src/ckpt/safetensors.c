@@ -1,5 +1,6 @@
 #include "ckpt/safetensors.h"
 
+#include "ckpt/checksum.h"
 #include "ckpt/disk.h"
 
 #include <fcntl.h>
@@ -110,6 +111,11 @@ ax_status ax_safetensors_layout(ax_st_tensor *list, int count, ax_text *json)
     return AX_OK;
 }
 
+int64_t ax_safetensors_size(const ax_st_tensor *list, int count, const ax_text *json)
+{
+    return count ? list[count - 1].end : PREFIX + (int64_t)json->length;
+}
+
 static ax_status write_header(const char *path, int fd, const ax_text *json, int64_t size)
 {
     unsigned char prefix[PREFIX];
@@ -127,8 +133,7 @@ ax_status ax_safetensors_create(const char *path, ax_st_tensor *list, int count)
     int fd = -1;
     AX_TRY_TO(done, ax_safetensors_layout(list, count, &json));
     AX_TRY_TO(done, ax_disk_open(path, O_WRONLY | O_CREAT | O_TRUNC, &fd));
-    int64_t size = count ? list[count - 1].end : PREFIX + (int64_t)json.length;
-    st = write_header(path, fd, &json, size);
+    st = write_header(path, fd, &json, ax_safetensors_size(list, count, &json));
     closed = ax_disk_close(fd, path);
     st = st == AX_OK ? closed : st;
 done:
@@ -311,6 +316,7 @@ static ax_status read_tensors(ax_safetensors *s)
     size_t count = 0;
     AX_TRY(ax_disk_size(s->fd, s->path, &size));
     AX_TRY(read_header(s->path, s->fd, size, &text, &count));
+    s->header = ax_checksum_text(text, count);
     json_error_t error;
     json_t *root = json_loadb(text, count, JSON_REJECT_DUPLICATES, &error);
     int64_t data = PREFIX + (int64_t)count;

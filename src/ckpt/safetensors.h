@@ -56,9 +56,10 @@ void ax_st_print_shape(const ax_st_tensor *t, char *text, size_t size); // "[4, 
 
 // Writing. The tensors lie in the order of the list. `layout` sets begin and end and appends the
 // JSON, padded so that the first tensor begins at a multiple of 8; it is a pure function, so that
-// ranks know the places in a file that another one creates. `create` makes (or empties) the file,
-// writes the header and reserves the room.
+// ranks know the places in a file that another one creates; `size` is then that of the file.
+// `create` makes (or empties) the file, writes the header and reserves the room.
 ax_status ax_safetensors_layout(ax_st_tensor *list, int count, ax_text *json);
+int64_t ax_safetensors_size(const ax_st_tensor *list, int count, const ax_text *json);
 ax_status ax_safetensors_create(const char *path, ax_st_tensor *list, int count);
 
 // Reading. Open checks the header by the letter of the format: known dtypes, no name twice, ranges
@@ -70,6 +71,7 @@ typedef struct ax_safetensors {
     int fd;
     ax_st_tensor *list;
     int count;
+    uint64_t header; // checksum of the JSON
 } ax_safetensors;
 
 ax_status ax_safetensors_open(const char *path, ax_safetensors *out);

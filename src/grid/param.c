@@ -41,15 +41,21 @@ static slice cut(const ax_grid *g, ax_span span, int64_t size)
     return (slice){0, size, true};
 }
 
-// A replica is the owner when it stands first on every axis that does not cut it.
+static bool cuts(ax_span span, bool x)
+{
+    if (span == AX_OVER_X || span == AX_OVER_KV)
+        return x;
+    return span == AX_OVER_XY || (span == AX_OVER_Y && !x);
+}
+
+// A replica is the owner when it stands first on every axis that does not cut it. A matrix is cut
+// over z and data too.
 static bool owns(const ax_param *p, const ax_grid *g, slice rows, slice cols)
 {
-    if (p->matrix)
-        return p->row_span != AX_OVER_KV || rows.owner;
-    bool x_cut = p->col_span == AX_OVER_X || p->col_span == AX_OVER_KV;
-    bool first = g->cz == 0 && g->cd == 0;
-    first = first && (p->col_span == AX_OVER_Y || g->cy == 0);
-    first = first && (x_cut || g->cx == 0);
+    bool first = p->matrix || (g->cz == 0 && g->cd == 0);
+    first = first && (cuts(p->row_span, true) || cuts(p->col_span, true) || g->cx == 0);
+    first = first && (cuts(p->row_span, false) || cuts(p->col_span, false) || g->cy == 0);
+    first = first && (p->row_span != AX_OVER_KV || rows.owner);
     return first && (p->col_span != AX_OVER_KV || cols.owner);
 }
 

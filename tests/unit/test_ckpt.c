@@ -599,6 +599,17 @@ static void write_file(const char *path, const void *bytes, size_t count)
     assert_int_equal(fclose(f), 0);
 }
 
+// As the first version wrote it, without checksums.
+static void write_old_manifest(const char *dir, size_t size)
+{
+    char text[256];
+    int n = snprintf(text, sizeof text,
+                     "{\"format\":1,\"step\":3,\"updates\":3,\"tokens\":5,\"dtype\":\"f32\","
+                     "\"config\":\"\",\"files\":[{\"name\":\"model.safetensors\",\"bytes\":%zu}]}",
+                     size);
+    write_file(path_in(dir, "manifest.json"), text, (size_t)n);
+}
+
 static void a_tensor_of_another_shape_is_refused_with_both_shapes(void **state)
 {
     const char *dir = path_in(*state, "step-00000800");
@@ -611,6 +622,9 @@ static void a_tensor_of_another_shape_is_refused_with_both_shapes(void **state)
     write_file(path_in(dir, "model.safetensors"), file, size);
     scene s = loading("x=2", dir);
     s.expected = AX_EFORMAT;
+    s.with_state = false;
+    assert_non_null(strstr(play(s), "its header does not give its checksum"));
+    write_old_manifest(dir, size);
     const char *why = play(s);
     assert_non_null(strstr(why, "'embed.weight' is [24, 100], but the model's is [100, 24]"));
 
@@ -626,13 +640,24 @@ static void a_broken_manifest_is_refused(void **state)
         ax_status st;
     } cases[] = {
         {"{", "manifest.json:1: not valid", AX_EFORMAT},
-        {"{\"format\":2}", "newer than this program", AX_EFORMAT},
+        {"{\"format\":2}", "its last line is not its checksum", AX_EFORMAT},
+        {"{\"format\":0}", "no format 0", AX_EFORMAT},
+        {"{\"format\":3}", "newer than this program", AX_EFORMAT},
         {"{\"format\":1,\"step\":-1}", "'step' is not a count", AX_EFORMAT},
         {"{\"format\":1,\"step\":1,\"updates\":1,\"tokens\":1,\"dtype\":\"i32\"}", "dtype 'i32'",
          AX_EFORMAT},
         {"{\"format\":1,\"step\":1,\"updates\":1,\"tokens\":1,\"dtype\":\"f32\",\"config\":\"\","
          "\"files\":[{\"name\":\"../x\",\"bytes\":1}]}",
          "'../x' is no file of a checkpoint", AX_EFORMAT},
+        {"{\"format\":1,\"step\":1,\"updates\":1,\"tokens\":1,\"dtype\":\"f32\",\"config\":\"\","
+         "\"files\":[{\"name\":\"..\",\"bytes\":1}]}",
+         "'..' is no file of a checkpoint", AX_EFORMAT},
+        {"{\"format\":1,\"step\":1,\"updates\":1,\"tokens\":1,\"dtype\":\"f32\",\"config\":\"\","
+         "\"files\":[{\"name\":\"a\",\"bytes\":1},{\"name\":\"a\",\"bytes\":1}]}",
+         "'a' is listed twice", AX_EFORMAT},
+        {"{\"format\":1,\"step\":1,\"updates\":1,\"tokens\":1,\"dtype\":\"f32\",\"config\":\"\","
+         "\"files\":[{\"name\":\"a\",\"bytes\":1e3}]}",
+         "'bytes' is not a count", AX_EFORMAT},
         {"{\"format\":1,\"step\":1,\"updates\":1,\"tokens\":1,\"dtype\":\"f32\",\"config\":\"\","
          "\"files\":[{\"name\":\"gone\",\"bytes\":1}]}",
          "gone: cannot read its size", AX_EIO},
