@@ -403,6 +403,8 @@ static ax_status take_key(void *ctx, const char *key, const char *value, const c
         a->complained = true;
         return AX_OK;
     }
+    if (strcmp(key, "train.steps") == 0 && c->train.epochs > 0)
+        return AX_OK; // given anew, in the other unit
     bool given = ax_options_is_set(&c->options, key);
     bool preset = *c->preset && in_section(key, "model") && strcmp(key, "model.init") != 0;
     if ((given || preset) && !may_change(key))
