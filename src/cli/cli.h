@@ -18,6 +18,7 @@ ax_status ax_cmd_generate(int argc, char **argv);
 ax_status ax_cmd_eval(int argc, char **argv);
 ax_status ax_cmd_convert(int argc, char **argv);
 ax_status ax_cmd_prepare(int argc, char **argv);
+ax_status ax_cmd_data(int argc, char **argv);
 ax_status ax_cmd_tokenizer(int argc, char **argv);
 ax_status ax_cmd_selftest(int argc, char **argv);
 ax_status ax_cmd_info(int argc, char **argv);

@@ -28,6 +28,10 @@ const ax_verb ax_verbs[] = {
      "axonn prepare data.tokenizer=models/llama data.train=a.jsonl out=corpus --on-error skip\n"
      "axonn train data.tokenizer=models/llama data.train=corpus",
      ax_cmd_prepare},
+    {"data", "data show: the samples and documents that a training step reads",
+     "axonn data show --step 12 data.train=book.txt train.batch=8\n"
+     "axonn data show --step 1000 --config examples/quickstart.yaml --json",
+     ax_cmd_data},
     {"tokenizer", "train a byte-level BPE; encode, decode, inspect",
      "axonn tokenizer encode data.tokenizer=models/llama book.txt\n"
      "axonn tokenizer decode data.tokenizer=models/llama ids.txt\n"

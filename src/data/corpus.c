@@ -1,24 +1,27 @@
-#include "data/loader.h"
+#include "data/corpus.h"
 
 #include "base/log.h"
+#include "data/mixture.h"
+#include "data/pack.h"
 
-#include <errno.h>
-#include <jansson.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 const ax_option ax_data_option_table[] = {
     {"data.train", AX_OPT_LIST, offsetof(ax_data_options, train), "", "",
-     "training files: *.jsonl holds one JSON object a line, any other is one text document"},
+     "training files: text, JSONL (.jsonl), either as .zst, or token files; FILE@WEIGHT at each "
+     "mixes them by weight"},
     {"data.valid", AX_OPT_LIST, offsetof(ax_data_options, valid), "", "",
      "held-out files; empty: the tail of data.train"},
     {"data.tokenizer", AX_OPT_TEXT, offsetof(ax_data_options, tokenizer), "byte", "",
      "byte (256 bytes and one end-of-document id), or a tokenizer.json or its directory"},
     {"data.text_key", AX_OPT_TEXT, offsetof(ax_data_options, text_key), "text", "",
      "key that holds the text of a JSONL object"},
+    {"data.prompt_key", AX_OPT_TEXT, offsetof(ax_data_options, prompt_key), "prompt", "",
+     "key that holds the prompt of a JSONL object without a text: read, not learnt"},
+    {"data.completion_key", AX_OPT_TEXT, offsetof(ax_data_options, completion_key), "completion",
+     "", "key that holds what follows the prompt: learnt"},
     {"data.bos", AX_OPT_FLAG, offsetof(ax_data_options, bos), "off", "",
      "begin each document with the tokenizer's id for it"},
     {"data.eod", AX_OPT_FLAG, offsetof(ax_data_options, eod), "on", "",
@@ -26,251 +29,338 @@ const ax_option ax_data_option_table[] = {
     {"data.literals", AX_OPT_CHOICE, offsetof(ax_data_options, literals), "text", "text|tokens",
      "what the text of a special token, as <|endoftext|>, becomes in a document: text like any "
      "other, or the token"},
+    {"data.packing", AX_OPT_CHOICE, offsetof(ax_data_options, packing), "auto", "auto|stream|whole",
+     "rows cut from running text, or of whole documents; auto: whole for prompts and completions"},
+    {"data.document_mask", AX_OPT_FLAG, offsetof(ax_data_options, document_mask), "off", "",
+     "a document sees itself alone: attention and positions restart at its border"},
     {"data.valid_fraction", AX_OPT_REAL, offsetof(ax_data_options, valid_fraction), "0.05",
-     "0..0.99", "share of the tokens held out where data.valid is empty; 0: none"},
+     "0..0.99", "share of each source held out where data.valid is empty; 0: none"},
     {"data.seed", AX_OPT_INT, offsetof(ax_data_options, seed), "1", "0..", "seed of the shuffle"},
     {0},
 };
 
-typedef struct part { // of one split: a range of the stream
-    int64_t begin, count;
-    int64_t documents, bytes;
-} part;
+typedef struct slice { // of a source: what it gives to a split
+    const ax_source *source;
+    ax_pack pack;
+} slice;
 
 struct ax_corpus {
-    const ax_tokenizer *tokenizer;
-    const char *text_key; // only while opening
-    ax_ids ids;
-    part split[2];
-    int64_t empty_files, empty_documents;
+    ax_mixture mixture; // of the training sources
+    ax_source **source; // those, then data.valid's
+    int sources;
+    slice *part[2]; // one a source at most
+    int parts[2];
+    int64_t seq, bytes; // held out; -1: not to be known
+    int32_t pad;
+    bool mask;
 };
 
-static ax_status add_document(ax_corpus *c, const char *text, size_t length)
-{
-    if (length == 0) {
-        c->empty_documents++;
-        return AX_OK;
-    }
-    AX_TRY(ax_tokenizer_encode(c->tokenizer, text, length, &c->ids));
-    return ax_ids_push(&c->ids, ax_tokenizer_eod(c->tokenizer));
-}
+// ---- opening
 
-static ax_status add_object(ax_corpus *c, const json_t *object, const char *path, int64_t line)
-{
-    AX_CHECK(json_is_object(object), AX_EFORMAT, "%s:%lld: not a JSON object", path,
-             (long long)line);
-    const json_t *text = json_object_get(object, c->text_key);
-    AX_CHECK(text, AX_EFORMAT, "%s:%lld: the object has no key '%s'; data.text_key names it", path,
-             (long long)line, c->text_key);
-    AX_CHECK(json_is_string(text), AX_EFORMAT, "%s:%lld: the value of '%s' is not a string", path,
-             (long long)line, c->text_key);
-    return add_document(c, json_string_value(text), json_string_length(text));
-}
-
-static ax_status add_line(ax_corpus *c, const char *text, size_t length, const char *path,
-                          int64_t line)
-{
-    size_t skipped = 0;
-    if (line == 1 && length >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0)
-        skipped = 3;
-    while (length > skipped && strchr("\r\n\t ", text[length - 1]) && text[length - 1])
-        length--;
-    if (length == skipped)
-        return AX_OK;
-    json_error_t error;
-    json_t *object = json_loadb(text + skipped, length - skipped,
-                                JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
-    if (!object)
-        AX_FAIL(AX_EFORMAT, "%s:%lld: byte %lld: %s", path, (long long)line,
-                (long long)error.position + (long long)skipped, error.text);
-    ax_status st = add_object(c, object, path, line);
-    json_decref(object);
-    return st;
-}
-
-static ax_status read_jsonl(ax_corpus *c, FILE *f, const char *path)
-{
-    char *text = NULL;
-    size_t room = 0;
-    int64_t line = 0;
-    ax_status st = AX_OK;
-    for (ssize_t n; st == AX_OK && (n = getline(&text, &room, f)) >= 0;)
-        st = add_line(c, text, (size_t)n, path, ++line);
-    if (st == AX_OK && !feof(f))
-        st = ax_fail(AX_EIO, __FILE__, __LINE__, "%s: %s after line %lld", path, strerror(errno),
-                     (long long)line);
-    free(text);
-    return st;
-}
-
-static ax_status read_text(ax_corpus *c, FILE *f, const char *path)
-{
-    size_t length = 0, room = 1 << 20;
-    char *text = malloc(room);
-    ax_status st = AX_OK;
-    while (text) {
-        length += fread(text + length, 1, room - length, f);
-        if (length < room)
-            break;
-        char *grown = realloc(text, room *= 2);
-        if (!grown)
-            free(text);
-        text = grown;
-    }
-    if (!text)
-        st = ax_fail(AX_ENOMEM, __FILE__, __LINE__, "%s: no memory for its text", path);
-    else if (ferror(f))
-        st = ax_fail(AX_EIO, __FILE__, __LINE__, "%s: %s", path, strerror(errno));
-    else
-        st = add_document(c, text, length);
-    free(text);
-    return st;
-}
-
-static ax_status read_file(ax_corpus *c, const char *path)
-{
-    struct stat about;
-    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode))
-        AX_FAIL(AX_EUSAGE, "%s: not a regular file; pipes and devices have no end to wait for",
-                path);
-    FILE *f = fopen(path, "rb");
-    AX_CHECK(f, errno == ENOENT ? AX_EUSAGE : AX_EIO, "%s: %s", path, strerror(errno));
-    const char *dot = strrchr(path, '.');
-    bool is_jsonl = dot && strcmp(dot, ".jsonl") == 0;
-    int64_t before = c->ids.count, empty = c->empty_documents;
-    ax_status st = is_jsonl ? read_jsonl(c, f, path) : read_text(c, f, path);
-    fclose(f);
-    if (st == AX_OK && c->ids.count == before) {
-        c->empty_files++;
-        if (!is_jsonl) // its one document is the file itself: count it once
-            c->empty_documents = empty;
-    }
-    return st;
-}
-
-static ax_status read_files(ax_corpus *c, const char *key, const char *list)
-{
-    for (const char *at = list;; at++) {
-        size_t n = strcspn(at, ",");
-        AX_CHECK(n > 0, AX_EUSAGE, "%s=%s: an empty file name in the list", key, list);
-        char *path = strndup(at, n);
-        AX_CHECK(path, AX_ENOMEM, "no memory for a file name");
-        ax_status st = read_file(c, path);
-        free(path);
-        AX_TRY(st);
-        at += n;
-        if (!*at)
-            return AX_OK;
-    }
-}
-
-// What the ids [begin, end) hold; a document cut by a border counts on both sides.
-static ax_status measure(const ax_corpus *c, int64_t begin, int64_t end, part *out)
-{
-    part p = {.begin = begin, .count = end - begin};
-    int32_t eod = ax_tokenizer_eod(c->tokenizer);
-    for (int64_t i = begin; i < end; i++) {
-        const char *bytes;
-        size_t length;
-        AX_TRY(ax_tokenizer_decode(c->tokenizer, c->ids.id[i], &bytes, &length));
-        p.bytes += (int64_t)length;
-        p.documents += c->ids.id[i] == eod || i == end - 1;
-    }
-    *out = p;
-    return AX_OK;
-}
-
-static ax_status load(ax_corpus *c, const ax_data_options *o, bool scoring)
+static ax_status check_options(const ax_data_options *o, bool scoring)
 {
     AX_CHECK(*o->train || (scoring && *o->valid), AX_EUSAGE,
              "%s is not set: name a text or a JSONL file", scoring ? "data.valid" : "data.train");
-    if (!scoring || !*o->valid)
-        AX_TRY(read_files(c, "data.train", o->train));
-    int64_t total = c->ids.count;
-    int64_t border = llround((double)total * (1.0 - o->valid_fraction));
-    if (*o->valid) {
-        border = total;
-        AX_TRY(read_files(c, "data.valid", o->valid));
-    }
-    AX_TRY(measure(c, 0, border, &c->split[AX_TRAIN]));
-    return measure(c, border, c->ids.count, &c->split[AX_VALID]);
+    const char *text = o->text_key, *prompt = o->prompt_key, *completion = o->completion_key;
+    bool differ = strcmp(text, prompt) && strcmp(text, completion) && strcmp(prompt, completion);
+    AX_CHECK(differ, AX_EUSAGE,
+             "data.text_key=%s, data.prompt_key=%s, data.completion_key=%s: name three keys that "
+             "differ",
+             text, prompt, completion);
+    return AX_OK;
 }
 
-static ax_status open_corpus(const ax_data_options *options, const ax_tokenizer *t, bool scoring,
-                             ax_corpus **out)
+static ax_source_options source_options(const ax_data_options *o, const ax_tokenizer *t,
+                                        const ax_corpus_use *use)
 {
-    AX_CHECK(ax_tokenizer_eod(t) >= 0, AX_EUSAGE,
-             "data.tokenizer=%s has no token that ends a document; name one as eos_token in a "
-             "tokenizer_config.json beside it",
-             ax_tokenizer_name(t));
+    bool whole = o->packing == AX_PACKING_WHOLE;
+    return (ax_source_options){.tokenizer = t,
+                               .text_key = o->text_key,
+                               .prompt_key = o->prompt_key,
+                               .completion_key = o->completion_key,
+                               .bos = o->bos,
+                               .eod = o->eod,
+                               .literals = (ax_literals)o->literals,
+                               .vocab = use->vocab,
+                               .documents = whole || use->documents};
+}
+
+static ax_status add_source(ax_corpus *c, const char *key, const char *files,
+                            const ax_source_options *options)
+{
+    ax_source **grown = realloc(c->source, (size_t)(c->sources + 1) * sizeof(ax_source *));
+    AX_CHECK(grown, AX_ENOMEM, "no memory for a list of sources");
+    c->source = grown;
+    AX_TRY(ax_source_open(key, files, options, &c->source[c->sources]));
+    c->sources++;
+    return AX_OK;
+}
+
+static ax_status open_sources(ax_corpus *c, const ax_data_options *o, bool scoring,
+                              const ax_source_options *options)
+{
+    if (!scoring || !*o->valid) {
+        AX_TRY(ax_mixture_parse("data.train", o->train, &c->mixture));
+        for (int i = 0; i < c->mixture.sources; i++)
+            AX_TRY(add_source(c, "data.train", c->mixture.files[i], options));
+    }
+    if (!*o->valid)
+        return AX_OK;
+    ax_mixture held;
+    AX_TRY(ax_mixture_parse("data.valid", o->valid, &held));
+    bool weighted = strcmp(held.files[0], o->valid) != 0;
+    ax_mixture_fini(&held);
+    AX_CHECK(!weighted, AX_EUSAGE,
+             "data.valid=%s: held-out files carry no weights; each of their tokens counts once",
+             o->valid);
+    return add_source(c, "data.valid", o->valid, options);
+}
+
+// The border of documents that is nearest to a token.
+static ax_status round_border(const ax_source *s, int64_t *border)
+{
+    int64_t document, around[2];
+    if (*border == 0 || *border == ax_source_tokens(s))
+        return AX_OK;
+    AX_TRY(ax_source_find(s, *border, &document));
+    AX_TRY(ax_source_borders(s, document, 2, around));
+    *border = *border - around[0] <= around[1] - *border ? around[0] : around[1];
+    return AX_OK;
+}
+
+static ax_status count_bytes(ax_corpus *c, const ax_source *s, int64_t begin, int64_t end,
+                             bool whole)
+{
+    int64_t bytes = 0;
+    if (!c->mask && !whole && c->bytes >= 0)
+        AX_TRY(ax_source_bytes(s, begin, end, &bytes));
+    c->bytes = bytes ? c->bytes + bytes : -1;
+    return AX_OK;
+}
+
+static ax_status add_part(ax_corpus *c, ax_split split, const ax_source *s, int64_t begin,
+                          int64_t end, bool whole)
+{
+    slice *p = &c->part[split][c->parts[split]];
+    p->source = s;
+    if (whole)
+        AX_TRY(ax_pack_whole(s, begin, end, c->seq, &p->pack));
+    else
+        ax_pack_stream(begin, end, c->seq, &p->pack);
+    c->parts[split]++;
+    return split == AX_VALID && begin < end ? count_bytes(c, s, begin, end, whole) : AX_OK;
+}
+
+static ax_status divide(ax_corpus *c, const ax_data_options *o)
+{
+    for (int i = 0; i < 2; i++) {
+        c->part[i] = calloc((size_t)c->sources, sizeof(slice));
+        AX_CHECK(c->part[i], AX_ENOMEM, "no memory for a list of sources");
+    }
+    for (int i = 0; i < c->sources; i++) {
+        const ax_source *s = c->source[i];
+        int64_t total = ax_source_tokens(s);
+        bool whole = o->packing == AX_PACKING_WHOLE ||
+                     (o->packing == AX_PACKING_AUTO && ax_source_has_pairs(s));
+        bool is_valid = i >= c->mixture.sources;
+        int64_t border = is_valid    ? 0
+                         : *o->valid ? total
+                                     : llround((double)total * (1.0 - o->valid_fraction));
+        bool known = ax_source_documents(s) >= 0;
+        AX_CHECK(known || !whole, AX_EUSAGE,
+                 "%s: prompts and completions beside token ids without documents; give each a "
+                 "weight (FILE@WEIGHT), or set data.packing",
+                 ax_source_name(s));
+        if (known && (whole || ax_source_has_pairs(s)))
+            AX_TRY(round_border(s, &border));
+        if (!is_valid)
+            AX_TRY(add_part(c, AX_TRAIN, s, 0, border, whole));
+        if (is_valid || !*o->valid)
+            AX_TRY(add_part(c, AX_VALID, s, border, total, whole));
+    }
+    return AX_OK;
+}
+
+static void warn_of_empty(const ax_corpus *c)
+{
+    int64_t files = 0, documents = 0;
+    for (int i = 0; i < c->sources; i++) {
+        files += ax_source_empty_files(c->source[i]);
+        documents += ax_source_empty_documents(c->source[i]);
+    }
+    if (files || documents)
+        ax_log(AX_LOG_WARN, "data", "skipped %lld empty files and %lld empty documents",
+               (long long)files, (long long)documents);
+}
+
+static ax_status open_corpus(ax_corpus *c, const ax_data_options *o, const ax_tokenizer *t,
+                             const ax_corpus_use *use)
+{
+    const ax_source_options options = source_options(o, t, use);
+    AX_TRY(check_options(o, use->scoring));
+    c->seq = use->seq;
+    c->mask = o->document_mask;
+    c->pad = ax_tokenizer_eod(t) >= 0 ? ax_tokenizer_eod(t) : 0;
+    AX_TRY(open_sources(c, o, use->scoring, &options));
+    return divide(c, o);
+}
+
+ax_status ax_corpus_open(const ax_data_options *options, const ax_tokenizer *t,
+                         const ax_corpus_use *use, ax_corpus **out)
+{
     ax_corpus *c = calloc(1, sizeof *c);
     AX_CHECK(c, AX_ENOMEM, "no memory for the corpus");
-    c->tokenizer = t;
-    c->text_key = options->text_key;
-    ax_status st = load(c, options, scoring);
+    ax_status st = open_corpus(c, options, t, use);
     if (st != AX_OK) {
         ax_corpus_close(c);
         return st;
     }
-    c->text_key = NULL;
-    if (c->empty_files || c->empty_documents)
-        ax_log(AX_LOG_WARN, "data", "skipped %lld empty files and %lld empty documents",
-               (long long)c->empty_files, (long long)c->empty_documents);
+    warn_of_empty(c);
     *out = c;
     return AX_OK;
 }
 
-ax_status ax_corpus_open(const ax_data_options *options, const ax_tokenizer *t, ax_corpus **out)
-{
-    return open_corpus(options, t, false, out);
-}
-
-ax_status ax_corpus_open_valid(const ax_data_options *options, const ax_tokenizer *t,
-                               ax_corpus **out)
-{
-    return open_corpus(options, t, true, out);
-}
-
 void ax_corpus_close(ax_corpus *c)
 {
-    if (c)
-        ax_ids_fini(&c->ids);
+    if (!c)
+        return;
+    for (int split = 0; split < 2; split++) {
+        for (int i = 0; i < c->parts[split]; i++)
+            ax_pack_fini(&c->part[split][i].pack);
+        free(c->part[split]);
+    }
+    for (int i = 0; i < c->sources; i++)
+        ax_source_close(c->source[i]);
+    free(c->source);
+    ax_mixture_fini(&c->mixture);
     free(c);
 }
 
-const int32_t *ax_corpus_tokens(const ax_corpus *c, ax_split split, int64_t *count)
+// ---- what there is
+
+int64_t ax_corpus_seq(const ax_corpus *c)
 {
-    *count = c->split[split].count;
-    return c->ids.id ? c->ids.id + c->split[split].begin : NULL;
+    return c->seq;
 }
 
-int64_t ax_corpus_documents(const ax_corpus *c, ax_split split)
+int64_t ax_corpus_tokens(const ax_corpus *c, ax_split split)
 {
-    return c->split[split].documents;
+    int64_t tokens = 0;
+    for (int i = 0; i < c->parts[split]; i++)
+        tokens += c->part[split][i].pack.end - c->part[split][i].pack.begin;
+    return tokens;
 }
 
-int64_t ax_corpus_bytes(const ax_corpus *c, ax_split split)
+int64_t ax_corpus_held_out_bytes(const ax_corpus *c)
 {
-    return c->split[split].bytes;
+    return c->bytes > 0 ? c->bytes : 0;
 }
 
-int64_t ax_corpus_windows(const ax_corpus *c, ax_split split, int64_t seq)
+int ax_corpus_parts(const ax_corpus *c, ax_split split)
 {
-    int64_t targets = c->split[split].count - 1;
-    return targets < 1 ? 0 : (targets - 1) / seq + 1;
+    return c->parts[split];
 }
 
-int64_t ax_corpus_window(const ax_corpus *c, ax_split split, int64_t seq, int64_t i,
+const ax_source *ax_corpus_source(const ax_corpus *c, ax_split split, int part)
+{
+    return c->part[split][part].source;
+}
+
+const ax_mixture *ax_corpus_mixture(const ax_corpus *c)
+{
+    return &c->mixture;
+}
+
+int64_t ax_corpus_samples(const ax_corpus *c, ax_split split, int part)
+{
+    return ax_pack_full_rows(&c->part[split][part].pack);
+}
+
+bool ax_corpus_is_packed(const ax_corpus *c, ax_split split, int part)
+{
+    return c->part[split][part].pack.whole;
+}
+
+void ax_corpus_span(const ax_corpus *c, ax_split split, int part, int64_t row, int64_t *begin,
+                    int64_t *end)
+{
+    ax_pack_row(&c->part[split][part].pack, row, begin, end);
+}
+
+// ---- rows
+
+// Targets from the ids: one to the right, those of prompts and beyond `next` left out.
+static void set_targets(const ax_row *out, int64_t inputs, int32_t next)
+{
+    for (int64_t k = 0; k < inputs; k++) {
+        int32_t target = k + 1 < inputs ? out->ids[k + 1] : next;
+        out->targets[k] = target < 0 ? -1 : target;
+    }
+    for (int64_t k = 0; k < inputs; k++)
+        out->ids[k] = out->ids[k] < 0 ? ~out->ids[k] : out->ids[k];
+}
+
+// From `positions` as flags of documents that end to positions in documents.
+static void restart_at_ends(const ax_row *out, int64_t inputs)
+{
+    int32_t position = 0;
+    for (int64_t k = 0; k < inputs; k++) {
+        bool ends = out->positions[k];
+        out->positions[k] = position++;
+        if (ends) {
+            out->targets[k] = -1;
+            position = 0;
+        }
+    }
+}
+
+// The rest of a row, a document of its own that nothing is learnt from.
+static void pad(const ax_corpus *c, int64_t inputs, const ax_row *out)
+{
+    for (int64_t k = inputs; k < c->seq; k++) {
+        out->ids[k] = c->pad;
+        out->targets[k] = -1;
+        out->positions[k] = (int32_t)(c->mask ? k - inputs : k);
+    }
+}
+
+ax_status ax_corpus_read(const ax_corpus *c, ax_split split, int part, int64_t row,
                          const ax_row *out)
 {
-    int64_t count;
-    const int32_t *ids = ax_corpus_tokens(c, split, &count);
-    int64_t kept = count - 1 - i * seq;
-    kept = kept < 0 ? 0 : kept > seq ? seq : kept;
-    for (int64_t j = 0; j < seq; j++) {
-        out->ids[j] = j < kept ? ids[i * seq + j] : ax_tokenizer_eod(c->tokenizer);
-        out->positions[j] = (int32_t)j;
-        out->targets[j] = j < kept ? ids[i * seq + j + 1] : -1;
+    int64_t begin, end;
+    int32_t next = -1;
+    const slice *p = &c->part[split][part];
+    ax_pack_row(&p->pack, row, &begin, &end);
+    int64_t inputs = end - begin - 1;
+    AX_TRY(ax_source_read(p->source, begin, inputs, out->ids));
+    AX_TRY(ax_source_read(p->source, end - 1, 1, &next));
+    set_targets(out, inputs, next);
+    if (c->mask) {
+        AX_TRY(ax_source_ends(p->source, begin, inputs, out->ids, out->positions));
+        restart_at_ends(out, inputs);
+    } else {
+        for (int64_t k = 0; k < inputs; k++)
+            out->positions[k] = (int32_t)k;
     }
-    return kept;
+    pad(c, inputs, out);
+    return AX_OK;
+}
+
+int64_t ax_corpus_windows(const ax_corpus *c, ax_split split)
+{
+    int64_t rows = 0;
+    for (int i = 0; i < c->parts[split]; i++)
+        rows += c->part[split][i].pack.rows;
+    return rows;
+}
+
+ax_status ax_corpus_window(const ax_corpus *c, ax_split split, int64_t i, const ax_row *out)
+{
+    int part = 0;
+    while (part < c->parts[split] && i >= c->part[split][part].pack.rows)
+        i -= c->part[split][part++].pack.rows;
+    if (part < c->parts[split])
+        return ax_corpus_read(c, split, part, i, out);
+    pad(c, 0, out);
+    return AX_OK;
 }

@@ -207,18 +207,26 @@ static bool refuse(char *why, const ax_record *r, const char *path, const char *
     return false;
 }
 
+static bool refuse_pair(char *why, const ax_record *r, const char *path, const char *rule,
+                        const char *const key[3])
+{
+    char reason[200];
+    snprintf(reason, sizeof reason, rule, key[1], key[2]);
+    return refuse(why, r, path, reason, NULL);
+}
+
 static bool take_document(const ax_json_value value[3], const ax_record *r, const char *path,
-                          const char *text_key, ax_document *out, char *why)
+                          const char *const key[3], ax_document *out, char *why)
 {
     const ax_json_value *text = &value[0], *prompt = &value[1], *completion = &value[2];
     if (text->found && !text->is_string)
-        return refuse(why, r, path, "not a string: the value of '", text_key);
+        return refuse(why, r, path, "not a string: the value of '", key[0]);
     if (!text->found && !prompt->found && !completion->found)
-        return refuse(why, r, path, "the object has no key '", text_key);
+        return refuse(why, r, path, "the object has no key '", key[0]);
     if (!text->found && !(prompt->found && completion->found))
-        return refuse(why, r, path, "a pair needs both keys, 'prompt' and 'completion'", NULL);
+        return refuse_pair(why, r, path, "a pair needs both keys, '%.60s' and '%.60s'", key);
     if (!text->found && !(prompt->is_string && completion->is_string))
-        return refuse(why, r, path, "'prompt' and 'completion' must be strings", NULL);
+        return refuse_pair(why, r, path, "'%.60s' and '%.60s' must be strings", key);
     out->text = text->text;
     out->length = text->length;
     if (text->found)
@@ -230,8 +238,8 @@ static bool take_document(const ax_json_value value[3], const ax_record *r, cons
     return true;
 }
 
-bool ax_document_parse(const ax_record *r, const char *path, const char *text_key, ax_document *out,
-                       char why[AX_DOCUMENT_WHY])
+bool ax_document_parse(const ax_record *r, const char *path, const ax_documents_options *keys,
+                       ax_document *out, char why[AX_DOCUMENT_WHY])
 {
     ax_json_bad bad;
     ax_json_value value[3];
@@ -242,13 +250,14 @@ bool ax_document_parse(const ax_record *r, const char *path, const char *text_ke
         *out = document;
         return true;
     }
-    const char *const key[3] = {text_key, "prompt", "completion"};
+    const char *const key[3] = {keys->text_key, keys->prompt_key ? keys->prompt_key : "prompt",
+                                keys->completion_key ? keys->completion_key : "completion"};
     if (!ax_json_pick(r->bytes, r->length, key, 3, value, &document.owner, &bad)) {
         snprintf(why, AX_DOCUMENT_WHY, "%s:%" PRId64 ": byte %zu: %s", path, r->line,
                  bad.at + r->skipped, bad.why);
         return false;
     }
-    if (!take_document(value, r, path, text_key, &document, why)) {
+    if (!take_document(value, r, path, key, &document, why)) {
         ax_document_fini(&document);
         return false;
     }
@@ -281,7 +290,7 @@ ax_status ax_documents_next(ax_documents *d, ax_document *out, bool *found)
         AX_TRY(ax_documents_read(d, &record, found));
         if (!*found)
             return AX_OK;
-        if (ax_document_parse(&record, d->path, d->options.text_key, &d->last, why)) {
+        if (ax_document_parse(&record, d->path, &d->options, &d->last, why)) {
             *out = d->last;
             return AX_OK;
         }

@@ -6,7 +6,7 @@
 //         use(document.text, document.length);
 //     ax_documents_close(d);
 //
-// *.jsonl: a JSON object a line, the document under `text_key`, or {"prompt", "completion"}.
+// *.jsonl: a JSON object a line, the document under `text_key`, else a pair {"prompt", "completion"}.
 // Blank lines, CRLF, a leading byte-order mark and a last line without newline are legal. Any
 // other file is one document, its bytes as they are. Either may end in .zst: one or more zstd
 // frames. A line may be of any length that fits the memory; work is linear in bytes.
@@ -25,6 +25,7 @@ typedef enum ax_documents_bad { // what a line that is no document does
 typedef struct ax_documents_options {
     const char *text_key;
     ax_documents_bad on_error;
+    const char *prompt_key, *completion_key; // of pairs; NULL: "prompt" and "completion"
 } ax_documents_options;
 
 typedef struct ax_document {
@@ -67,6 +68,6 @@ ax_status ax_documents_read(ax_documents *d, ax_record *out, bool *found);
 enum { AX_DOCUMENT_WHY = 1024 };
 // Purely local. False: `why` tells the place and the reason, and `out` needs no fini. The record's
 // bytes must outlive the document.
-bool ax_document_parse(const ax_record *r, const char *path, const char *text_key, ax_document *out,
-                       char why[AX_DOCUMENT_WHY]);
+bool ax_document_parse(const ax_record *r, const char *path, const ax_documents_options *keys,
+                       ax_document *out, char why[AX_DOCUMENT_WHY]);
 void ax_document_fini(ax_document *d); // a zeroed one is legal

@@ -143,7 +143,8 @@ static ax_status read_documents(pipeline *p, ax_documents *d, const char *path, 
 static ax_status read_path(pipeline *p, const char *path, ax_batch **b)
 {
     ax_documents *d;
-    AX_TRY(ax_documents_open(path, &(ax_documents_options){p->wish.text_key, p->on_error}, &d));
+    AX_TRY(ax_documents_open(
+        path, &(ax_documents_options){.text_key = p->wish.text_key, .on_error = p->on_error}, &d));
     ax_status st = read_documents(p, d, path, b);
     p->read_bytes += ax_documents_bytes(d);
     ax_documents_close(d);
@@ -348,7 +349,8 @@ static ax_status check_path(const char *path, const pipeline *p)
     AX_CHECK(*path, AX_EUSAGE, "data.train: an empty file name in the list");
     AX_CHECK(!ax_shard_is(path), AX_EUSAGE,
              "%s: holds tokens already; prepare reads text, .jsonl and their .zst", path);
-    AX_TRY(ax_documents_open(path, &(ax_documents_options){p->wish.text_key, p->on_error}, &d));
+    AX_TRY(ax_documents_open(
+        path, &(ax_documents_options){.text_key = p->wish.text_key, .on_error = p->on_error}, &d));
     ax_documents_close(d);
     return AX_OK;
 }

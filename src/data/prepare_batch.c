@@ -82,7 +82,8 @@ void ax_batch_encode(ax_batch *b, const ax_batch_wish *wish, ax_encoder *e)
         ax_document d;
         ax_batch_line *l = &b->line[i];
         l->record.bytes = b->bytes + l->begin;
-        if (ax_document_parse(&l->record, l->path, wish->text_key, &d, why)) {
+        const ax_documents_options keys = {.text_key = wish->text_key};
+        if (ax_document_parse(&l->record, l->path, &keys, &d, why)) {
             encode_document(b, l, &d, wish, e);
             ax_document_fini(&d);
         } else {

@@ -111,21 +111,30 @@ ax_status ax_gemm(ax_device *dev, const ax_gemm_args *g)
 
 // ---- attention ----
 
+static ax_status check_heads(const char *kern, int64_t heads, int64_t kv_heads, int64_t head_dim)
+{
+    AX_CHECK(head_dim > 0 && kv_heads > 0 && heads > 0 && heads % kv_heads == 0, AX_EINTERNAL,
+             "%s: %lld heads do not share %lld kv heads of size %lld", kern, (long long)heads,
+             (long long)kv_heads, (long long)head_dim);
+    AX_CHECK(head_dim <= AX_HEAD_DIM_MAX, AX_EUNSUPPORTED,
+             "model.head_dim=%lld: attention is built for at most %d", (long long)head_dim,
+             AX_HEAD_DIM_MAX);
+    return AX_OK;
+}
+
 static ax_status check_attention(const char *kern, const ax_attention_args *g)
 {
     int64_t rows = g->sequences * g->seq, q = g->heads * g->head_dim;
     int64_t kv = g->kv_heads * g->head_dim;
-    AX_CHECK(g->sequences >= 0 && g->seq >= 0 && g->head_dim > 0 && g->kv_heads > 0 &&
-                 g->heads > 0 && g->heads % g->kv_heads == 0,
-             AX_EINTERNAL, "%s: %lld heads do not share %lld kv heads of size %lld", kern,
-             (long long)g->heads, (long long)g->kv_heads, (long long)g->head_dim);
-    AX_CHECK(g->head_dim <= AX_HEAD_DIM_MAX, AX_EUNSUPPORTED,
-             "model.head_dim=%lld: attention is built for at most %d", (long long)g->head_dim,
-             AX_HEAD_DIM_MAX);
+    AX_TRY(check_heads(kern, g->heads, g->kv_heads, g->head_dim));
+    AX_CHECK(g->sequences >= 0 && g->seq >= 0, AX_EINTERNAL, "%s: %lld sequences of %lld rows",
+             kern, (long long)g->sequences, (long long)g->seq);
     AX_TRY(want(kern, "q", g->q, rows, q, ACT));
     AX_TRY(want(kern, "k", g->k, rows, kv, only(g->q.dtype)));
     AX_TRY(want(kern, "v", g->v, rows, kv, only(g->q.dtype)));
     AX_TRY(want(kern, "out", g->out, rows, q, only(g->q.dtype)));
+    if (g->positions.data)
+        AX_TRY(want(kern, "positions", g->positions, 1, rows, I32));
     return want(kern, "lse", g->lse, rows, g->heads, only(acc_of(g->q.dtype)));
 }
 
@@ -154,6 +163,25 @@ ax_status ax_attention_bwd(ax_device *dev, const ax_attention_args *g)
     AX_TRY(reserve(dev, "attention_bwd", dev->kern->attention_workspace(dev, g)));
     dev->matmul_flops += 2.5 * attention_flops(g); // five products where forward has two
     RUN(attention_bwd, g);
+}
+
+ax_status ax_attention_cached(ax_device *dev, const ax_attention_cached_args *g)
+{
+    const char *kern = "attention_cached";
+    int64_t rows = g->sequences * g->queries, kept = g->sequences * g->kv_heads * g->room;
+    AX_TRY(check_heads(kern, g->heads, g->kv_heads, g->head_dim));
+    AX_CHECK(g->sequences >= 0 && g->queries > 0 && g->room >= g->queries, AX_EINTERNAL,
+             "%s: %lld queries of %lld sequences in room for %lld keys", kern,
+             (long long)g->queries, (long long)g->sequences, (long long)g->room);
+    AX_TRY(want(kern, "q", g->q, rows, g->heads * g->head_dim, ACT));
+    AX_TRY(want(kern, "k", g->k, kept, g->head_dim, only(g->q.dtype)));
+    AX_TRY(want(kern, "v", g->v, kept, g->head_dim, only(g->q.dtype)));
+    AX_TRY(want(kern, "lengths", g->lengths, 1, g->sequences, I32));
+    AX_TRY(want_like(kern, "out", g->out, g->q));
+    AX_TRY(reserve(dev, kern, dev->kern->attention_cached_workspace(dev, g)));
+    dev->matmul_flops +=
+        4 * (double)rows * (double)g->heads * (double)g->head_dim * (double)g->room;
+    RUN(attention_cached, g);
 }
 
 // ---- norms ----
@@ -376,11 +404,19 @@ ax_status ax_square_sum(ax_device *dev, ax_tensor x, double out[2])
 const char *const *ax_kern_slots(void)
 {
     static const char *const slots[] = {
-        "gemm",          "attention_fwd", "attention_bwd", "norm_sums",  "norm_fwd",
-        "norm_bwd_sums", "norm_bwd",      "rope",          "gelu_fwd",   "gelu_bwd",
-        "swiglu_fwd",    "swiglu_bwd",    "bias_fwd",      "bias_bwd",   "embed_fwd",
-        "embed_bwd",     "xent_max",      "xent_sums",     "xent_bwd",   "adamw",
-        "copy",          "add",           "fill",          "square_sum", NULL,
+        "gemm",          "attention_fwd",
+        "attention_bwd", "attention_cached",
+        "norm_sums",     "norm_fwd",
+        "norm_bwd_sums", "norm_bwd",
+        "rope",          "gelu_fwd",
+        "gelu_bwd",      "swiglu_fwd",
+        "swiglu_bwd",    "bias_fwd",
+        "bias_bwd",      "embed_fwd",
+        "embed_bwd",     "xent_max",
+        "xent_sums",     "xent_bwd",
+        "adamw",         "copy",
+        "add",           "fill",
+        "square_sum",    NULL,
     };
     return slots;
 }

@@ -32,7 +32,9 @@ typedef struct ax_gemm_args { // c (m, n) = op(a) (m, k) * op(b) (k, n) + beta *
 enum { AX_HEAD_DIM_MAX = 256 }; // larger heads are refused (AX_EUNSUPPORTED)
 
 // Causal self-attention over `sequences` sequences of T rows: for each head, softmax(q k^T * scale
-// + causal mask) v. Query head h reads kv head h / (heads / kv_heads).
+// + causal mask) v. Query head h reads kv head h / (heads / kv_heads). With positions, row i of a
+// sequence sees its rows [i - positions[i], i] alone: attention stays inside documents. Flops are
+// counted as without.
 typedef struct ax_attention_args {
     int64_t sequences, seq; // rows = sequences * seq
     int64_t heads, kv_heads, head_dim;
@@ -42,7 +44,23 @@ typedef struct ax_attention_args {
     ax_tensor lse;        // (rows, heads) acc: log of the sum of exponentials; written by fwd
     ax_tensor dout;       // bwd: (rows, heads*D) act
     ax_tensor dq, dk, dv; // bwd: written
+    ax_tensor positions;  // (1, rows) i32, 0 <= positions[i] <= i in its sequence; no data: causal
 } ax_attention_args;
+
+// Attention of a few queries against the keys and values that were kept of their sequences: softmax
+// (q k^T * scale) v. The queries of a sequence are its last rows, the keys of them included: query i
+// sees keys [0, lengths - queries + i]. Flops are counted as if every sequence filled its room.
+typedef struct ax_attention_cached_args {
+    int64_t sequences, queries; // rows = sequences * queries
+    int64_t heads, kv_heads, head_dim;
+    int64_t room; // rows of k and v that belong to a sequence and kv head
+    double scale;
+    ax_tensor q;       // (rows, heads*D) act
+    ax_tensor k, v;    // (sequences*kv_heads*room, D) act: key j of kv head h of sequence s is row
+                       // (s*kv_heads + h)*room + j
+    ax_tensor lengths; // (1, sequences) i32, queries <= lengths[s] <= room: its keys
+    ax_tensor out;     // (rows, heads*D) act: written
+} ax_attention_cached_args;
 
 typedef enum ax_norm_kind {
     AX_LAYERNORM, // (x - mean) / sqrt(var + eps) * w + b
@@ -96,6 +114,8 @@ struct ax_kern {
     ax_status (*attention_fwd)(ax_device *dev, const ax_attention_args *g);
     ax_status (*attention_bwd)(ax_device *dev, const ax_attention_args *g);
     size_t (*attention_workspace)(const ax_device *dev, const ax_attention_args *g);
+    ax_status (*attention_cached)(ax_device *dev, const ax_attention_cached_args *g);
+    size_t (*attention_cached_workspace)(const ax_device *dev, const ax_attention_cached_args *g);
     ax_status (*norm_sums)(ax_device *dev, const ax_norm_args *g);
     ax_status (*norm_fwd)(ax_device *dev, const ax_norm_args *g);
     ax_status (*norm_bwd_sums)(ax_device *dev, const ax_norm_args *g);
@@ -136,6 +156,7 @@ struct ax_kern {
 ax_status ax_gemm(ax_device *dev, const ax_gemm_args *g);
 ax_status ax_attention_fwd(ax_device *dev, const ax_attention_args *g);
 ax_status ax_attention_bwd(ax_device *dev, const ax_attention_args *g);
+ax_status ax_attention_cached(ax_device *dev, const ax_attention_cached_args *g);
 ax_status ax_norm_sums(ax_device *dev, const ax_norm_args *g);
 ax_status ax_norm_fwd(ax_device *dev, const ax_norm_args *g);
 ax_status ax_norm_bwd_sums(ax_device *dev, const ax_norm_args *g);

@@ -107,6 +107,24 @@ static bool fits(const ax_arch *a, const ax_grid_shape *s, int64_t batch, int64_
     return true;
 }
 
+static ax_side keep_side(ax_side side, int64_t rows, int ranks)
+{
+    return side == AX_SIDE_ROWS && rows % ranks == 0 ? AX_SIDE_ROWS : AX_SIDE_COPY;
+}
+
+ax_layout ax_layout_resize(const ax_layout *l, const ax_grid_shape *shape, int64_t seq)
+{
+    ax_layout r = *l;
+    r.seq = seq;
+    r.rows = l->micro_batch * seq;
+    r.outer = keep_side(l->outer, r.rows, shape->x);
+    r.mlp = keep_side(l->mlp, r.rows, shape->y);
+    r.rows_outer = r.outer == AX_SIDE_ROWS ? r.rows / shape->x : r.rows;
+    r.rows_mlp = r.mlp == AX_SIDE_ROWS ? r.rows / shape->y : r.rows;
+    r.rows_attention = l->sequences_attention * seq; // whole sequences: they divide as before
+    return r;
+}
+
 // Walks all grids of `ranks` ranks in the documented order; zeros start it.
 typedef struct walk {
     int plane, y, z;

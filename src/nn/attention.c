@@ -2,11 +2,12 @@
 
 #include <math.h>
 
-void ax_attention_init(const ax_nn *nn, ax_attention *a)
+void ax_attention_init(const ax_nn *nn, int layer, ax_attention *a)
 {
     const ax_grid_shape *s = &nn->grid->shape;
     int over_y = nn->layout.attention == AX_SIDE_HEADS ? s->y : 1;
-    *a = (ax_attention){.heads = nn->arch->heads / s->x / over_y,
+    *a = (ax_attention){.layer = layer,
+                        .heads = nn->arch->heads / s->x / over_y,
                         .kv_heads = nn->arch->kv_heads * nn->layout.kv_copies / s->x / over_y,
                         .head_dim = nn->arch->head_dim,
                         .rotary = nn->arch->kind == AX_LLAMA};
@@ -28,13 +29,19 @@ static qkv_view split(const ax_attention *a, ax_tensor qkv)
                       ax_tensor_cols(qkv, q + kv, kv)};
 }
 
+static ax_tensor positions_of(const ax_nn *nn)
+{
+    return ax_nn_positions(nn, nn->layout.attention, nn->grid->y);
+}
+
 static ax_status rotate(ax_nn *nn, const ax_attention *a, ax_tensor qkv, int direction)
 {
     if (!a->rotary)
         return AX_OK;
     qkv_view w = split(a, qkv);
-    AX_TRY(ax_rope(nn->dev, w.q, a->positions, a->inv_freq, a->head_dim, direction));
-    return ax_rope(nn->dev, w.k, a->positions, a->inv_freq, a->head_dim, direction);
+    ax_tensor positions = positions_of(nn);
+    AX_TRY(ax_rope(nn->dev, w.q, positions, a->inv_freq, a->head_dim, direction));
+    return ax_rope(nn->dev, w.k, positions, a->inv_freq, a->head_dim, direction);
 }
 
 static ax_attention_args args_of(const ax_nn *nn, const ax_attention *a, ax_tensor qkv,
@@ -51,7 +58,8 @@ static ax_attention_args args_of(const ax_nn *nn, const ax_attention *a, ax_tens
                                .k = w.k,
                                .v = w.v,
                                .out = out,
-                               .lse = lse};
+                               .lse = lse,
+                               .positions = nn->documents ? positions_of(nn) : (ax_tensor){0}};
 }
 
 ax_status ax_attention_layer_fwd(ax_nn *nn, const ax_attention *a, ax_tensor qkv, ax_tensor out,
@@ -59,6 +67,11 @@ ax_status ax_attention_layer_fwd(ax_nn *nn, const ax_attention *a, ax_tensor qkv
 {
     AX_TRY(rotate(nn, a, qkv, +1));
     ax_attention_args g = args_of(nn, a, qkv, out, lse);
+    if (nn->cache) {
+        AX_TRY(ax_cache_store(nn, a->layer, g.k, g.v));
+        if (!nn->cache->prefill)
+            return ax_cache_attend(nn, a->layer, a->heads, g.q, out);
+    }
     return ax_attention_fwd(nn->dev, &g);
 }
 

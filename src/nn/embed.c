@@ -1,5 +1,10 @@
 #include "nn/embed.h"
 
+static ax_tensor positions_of(const ax_nn *nn)
+{
+    return ax_nn_positions(nn, nn->layout.outer, nn->grid->x);
+}
+
 ax_status ax_embed_layer_fwd(ax_nn *nn, ax_embed *e, ax_tensor ids, ax_tensor x)
 {
     size_t mark = ax_arena_mark(nn->call);
@@ -18,7 +23,7 @@ ax_status ax_embed_layer_fwd(ax_nn *nn, ax_embed *e, ax_tensor ids, ax_tensor x)
     if (e->positions) {
         ax_tensor p =
             ax_tensor_over(e->positions->weight.data, nn->acc, e->positions->rows, x.cols);
-        AX_TRY(ax_embed_fwd(nn->dev, e->row_position, 0, p, x));
+        AX_TRY(ax_embed_fwd(nn->dev, positions_of(nn), 0, p, x));
         AX_TRY(ax_add(nn->dev, tokens, x));
     } else {
         AX_TRY(ax_copy(nn->dev, tokens, x));
@@ -35,7 +40,7 @@ ax_status ax_embed_layer_bwd(ax_nn *nn, ax_embed *e, ax_tensor ids, ax_tensor dx
     if (e->positions) {
         ax_tensor dp =
             ax_tensor_over(e->positions->grad.data, nn->acc, e->positions->rows, dx.cols);
-        AX_TRY(ax_embed_bwd(nn->dev, e->row_position, 0, dx, dp));
+        AX_TRY(ax_embed_bwd(nn->dev, positions_of(nn), 0, dx, dp));
     }
     AX_TRY(ax_nn_scratch(nn, rows, dx.cols, &narrow));
     AX_TRY(ax_copy(nn->dev, dx, narrow));

@@ -6,10 +6,9 @@
 #include "nn/weights.h"
 
 typedef struct ax_embed {
-    ax_slab slab;           // the table (V/(Gx*Gy), H)
-    ax_param *positions;    // (T, H/Gy); NULL: none (rotary models)
-    ax_tensor row_position; // (1, rows_outer) i32: position of each row held here
-    bool tied;              // the head added its gradient already, and left the sum open
+    ax_slab slab;        // the table (V/(Gx*Gy), H)
+    ax_param *positions; // (T, H/Gy); NULL: none (rotary models)
+    bool tied;           // the head added its gradient already, and left the sum open
 } ax_embed;
 
 ax_status ax_embed_layer_fwd(ax_nn *nn, ax_embed *e, ax_tensor ids, ax_tensor x);

@@ -6,7 +6,7 @@ void ax_linear_init(ax_nn *nn, ax_linear *l, const ax_linear_config *config)
     int parts = 0;
     while (parts < AX_SLAB_PARTS && config->weights[parts])
         parts++;
-    *l = (ax_linear){0};
+    *l = (ax_linear){.transposed = config->transposed};
     ax_slab_init(&l->slab, config->index, parts, config->weights);
     for (int i = 0; i < parts; i++)
         l->bias[i] = config->biases[i];
@@ -27,6 +27,12 @@ void ax_linear_init(ax_nn *nn, ax_linear *l, const ax_linear_config *config)
     l->out.parts = parts;
     for (int i = 0; i < parts; i++)
         l->out.part[i] = l->slab.param[i]->block_rows;
+}
+
+void ax_linear_hold(ax_linear *l, ax_side outer, ax_side inner)
+{
+    l->in.side = l->transposed ? inner : outer;
+    l->out.side = l->transposed ? outer : inner;
 }
 
 // The columns of part `i` held here, and the entries of its bias that belong to them.

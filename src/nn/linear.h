@@ -27,9 +27,12 @@ typedef struct ax_linear {
     ax_slab slab;
     ax_param *bias[AX_SLAB_PARTS];
     ax_side_spec in, out;
+    bool transposed;
 } ax_linear;
 
 void ax_linear_init(ax_nn *nn, ax_linear *l, const ax_linear_config *config);
+// Changes how both sides are held, for a layout of other rows.
+void ax_linear_hold(ax_linear *l, ax_side outer, ax_side inner);
 
 // `kept`: the gathered input, saved for backward when keep_gathered is on; else data NULL.
 ax_status ax_linear_fwd(ax_nn *nn, ax_linear *l, ax_tensor in, ax_tensor out, ax_tensor *kept);

@@ -172,21 +172,36 @@ ax_status ax_head_loss_bwd(ax_nn *nn, ax_head *head, ax_tensor h, ax_tensor targ
     return AX_OK;
 }
 
-ax_status ax_head_logits(ax_nn *nn, ax_head *head, ax_tensor h, int64_t row, ax_tensor logits)
+// Rank r of x*y has made columns r * slice ... of all rows.
+static ax_status gather_logits(ax_nn *nn, ax_tensor mine, ax_tensor logits)
 {
-    size_t mark = ax_arena_mark(nn->call);
-    ax_tensor whole, w, mine;
-    AX_TRY(gather_hidden(nn, h, &whole));
-    AX_TRY(ax_weights_get(nn, head->slab, &w));
-    AX_TRY(ax_tensor_alloc(nn->call, nn->acc, 1, head->slab->rows, &mine));
-    AX_TRY(ax_gemm(
-        nn->dev,
-        &(ax_gemm_args){.tb = AX_T, .a = ax_tensor_rows(whole, row, 1), .b = w, .c = mine}));
+    ax_tensor pieces;
+    int ranks = nn->grid->xy->size;
+    AX_TRY(ax_tensor_alloc(nn->call, nn->acc, ranks * mine.rows, mine.cols, &pieces));
     AX_TRY(ax_comm_allgather(nn->grid->xy, &(ax_xfer){.send = mine.data,
-                                                      .recv = logits.data,
-                                                      .count = mine.cols,
+                                                      .recv = pieces.data,
+                                                      .count = ax_tensor_count(mine),
                                                       .dtype = nn->acc,
                                                       .tag = "logits"}));
+    for (int r = 0; r < ranks; r++)
+        AX_TRY(ax_copy(nn->dev, ax_tensor_rows(pieces, r * mine.rows, mine.rows),
+                       ax_tensor_cols(logits, r * mine.cols, mine.cols)));
+    return AX_OK;
+}
+
+ax_status ax_head_logits(ax_nn *nn, ax_head *head, ax_tensor h, const int64_t *row, int64_t count,
+                         ax_tensor logits)
+{
+    size_t mark = ax_arena_mark(nn->call);
+    ax_tensor whole, rows, w, mine;
+    AX_TRY(gather_hidden(nn, h, &whole));
+    AX_TRY(ax_nn_scratch(nn, count, whole.cols, &rows));
+    for (int64_t i = 0; i < count && !nn->dev->measuring; i++)
+        AX_TRY(ax_copy(nn->dev, ax_tensor_rows(whole, row[i], 1), ax_tensor_rows(rows, i, 1)));
+    AX_TRY(ax_weights_get(nn, head->slab, &w));
+    AX_TRY(ax_tensor_alloc(nn->call, nn->acc, count, head->slab->rows, &mine));
+    AX_TRY(ax_gemm(nn->dev, &(ax_gemm_args){.tb = AX_T, .a = rows, .b = w, .c = mine}));
+    AX_TRY(gather_logits(nn, mine, logits));
     int64_t vocab = nn->arch->vocab;
     AX_TRY(ax_fill(nn->dev, ax_tensor_cols(logits, vocab, logits.cols - vocab), -INFINITY));
     ax_arena_release(nn->call, mark);

@@ -60,7 +60,7 @@ static void build_attention(ax_model *m, int i, ax_block *b)
                                        .biases = {find(m, i, "attn.o.bias")},
                                        .transposed = true,
                                        .inner = side});
-    ax_attention_init(&m->nn, &b->attention);
+    ax_attention_init(&m->nn, i, &b->attention);
 }
 
 static void build_mlp(ax_model *m, int i, ax_block *b)
@@ -113,6 +113,18 @@ static void build(ax_model *m)
     m->slabs[n] = m->head.slab;
 }
 
+static bool make_cache(ax_model *m, int64_t room)
+{
+    size_t sequences = (size_t)m->nn.layout.micro_batch;
+    if (room == 0)
+        return true;
+    ax_cache_init(&m->nn, room, &m->cache);
+    m->cache.length = calloc(sequences, sizeof *m->cache.length);
+    m->cache.row = calloc(sequences, sizeof *m->cache.row);
+    m->cache.keep = calloc(sequences, sizeof *m->cache.keep);
+    return m->cache.length && m->cache.row && m->cache.keep;
+}
+
 ax_status ax_model_init(ax_model *m, const ax_model_config *config)
 {
     *m = (ax_model){.nn = {.dev = config->dev,
@@ -127,7 +139,8 @@ ax_status ax_model_init(ax_model *m, const ax_model_config *config)
                            .recompute = config->recompute,
                            .keep_gathered = config->keep_gathered,
                            .first_micro = true,
-                           .last_micro = true}};
+                           .last_micro = true},
+                    .document_mask = config->document_mask};
     size_t layers = (size_t)config->arch->layers;
     m->params.act = m->nn.act;
     m->params.acc = m->nn.acc;
@@ -140,7 +153,9 @@ ax_status ax_model_init(ax_model *m, const ax_model_config *config)
     m->stream = calloc(layers + 1, sizeof *m->stream);
     m->slabs = calloc(layers * AX_BLOCK_LINEARS + 2, sizeof *m->slabs);
     m->head.host_sums = malloc((size_t)m->head.chunk_rows * 4 * sizeof(double));
-    if (st == AX_OK && m->blocks && m->saved && m->stream && m->slabs && m->head.host_sums) {
+    bool described = make_cache(m, config->cache);
+    if (st == AX_OK && m->blocks && m->saved && m->stream && m->slabs && m->head.host_sums &&
+        described) {
         build(m);
         return AX_OK;
     }
@@ -157,23 +172,28 @@ void ax_model_fini(ax_model *m)
     free(m->stream);
     free(m->slabs);
     free(m->head.host_sums);
+    free(m->cache.length);
+    free(m->cache.row);
+    free(m->cache.keep);
     *m = (ax_model){0};
 }
 
 static ax_status bind_tables(ax_model *m, ax_arena *run)
 {
     const ax_layout *l = &m->nn.layout;
-    ax_tensor positions, inv_freq = {0};
+    ax_tensor inv_freq = {0};
     AX_TRY(ax_tensor_alloc(run, AX_I32, 1, l->rows, &m->ids));
     AX_TRY(ax_tensor_alloc(run, AX_I32, 1, l->rows, &m->targets));
-    AX_TRY(ax_tensor_alloc(run, AX_I32, 1, l->rows_attention, &positions));
-    AX_TRY(ax_tensor_alloc(run, AX_I32, 1, l->rows_outer, &m->embed.row_position));
+    AX_TRY(ax_tensor_alloc(run, AX_I32, 1, l->rows, &m->in_sequence));
+    if (m->document_mask)
+        AX_TRY(ax_tensor_alloc(run, AX_I32, 1, l->rows, &m->in_document));
+    m->nn.positions = m->in_sequence;
+    if (m->cache.room)
+        AX_TRY(ax_cache_bind(&m->nn, run, &m->cache));
     if (m->nn.arch->kind == AX_LLAMA)
         AX_TRY(ax_tensor_alloc(run, m->nn.acc, 1, m->nn.arch->head_dim / 2, &inv_freq));
-    for (int64_t i = 0; i < m->nn.arch->layers; i++) {
-        m->blocks[i].attention.positions = positions;
+    for (int64_t i = 0; i < m->nn.arch->layers; i++)
         m->blocks[i].attention.inv_freq = inv_freq;
-    }
     return AX_OK;
 }
 
@@ -185,10 +205,10 @@ ax_status ax_model_bind(ax_model *m, ax_arena *run, int what)
     return bind_tables(m, run);
 }
 
-static ax_status upload_positions(ax_model *m, ax_tensor to, int64_t first)
+static ax_status upload_positions(ax_model *m, ax_tensor to)
 {
     for (int64_t i = 0; i < to.cols; i++) {
-        int32_t position = (int32_t)((first + i) % m->nn.layout.seq);
+        int32_t position = (int32_t)(i % m->nn.layout.seq);
         AX_TRY(ax_device_copy(m->nn.dev, (int32_t *)to.data + i, &position, sizeof position));
     }
     return AX_OK;
@@ -208,11 +228,8 @@ static ax_status upload_frequencies(ax_model *m, ax_tensor to)
 
 ax_status ax_model_upload(ax_model *m)
 {
-    const ax_layout *l = &m->nn.layout;
     const ax_attention *a = &m->blocks[0].attention;
-    AX_TRY(upload_positions(m, a->positions, 0)); // what is held here starts with a whole sequence
-    int64_t first = l->outer == AX_SIDE_ROWS ? m->nn.grid->cx * l->rows_outer : 0;
-    AX_TRY(upload_positions(m, m->embed.row_position, first));
+    AX_TRY(upload_positions(m, m->in_sequence));
     if (a->rotary)
         AX_TRY(upload_frequencies(m, a->inv_freq));
     for (int i = 0; i < m->params.count; i++)
@@ -221,9 +238,26 @@ ax_status ax_model_upload(ax_model *m)
     return AX_OK;
 }
 
+// Kernels index by positions: they are checked here, once.
+static ax_status load_positions(ax_model *m, const int32_t *positions)
+{
+    const ax_layout *l = &m->nn.layout;
+    m->nn.documents = m->document_mask && positions;
+    m->nn.positions = m->nn.documents ? m->in_document : m->in_sequence;
+    if (!m->nn.documents || m->nn.dev->measuring)
+        return AX_OK;
+    for (int64_t i = 0; i < l->rows; i++)
+        AX_CHECK(positions[i] >= 0 && positions[i] <= i % l->seq, AX_EINTERNAL,
+                 "row %lld of a sequence has position %d in its document", (long long)(i % l->seq),
+                 (int)positions[i]);
+    return ax_device_copy(m->nn.dev, m->in_document.data, positions,
+                          ax_tensor_bytes(m->in_document));
+}
+
 static ax_status load_batch(ax_model *m, const ax_batch *b)
 {
     size_t bytes = ax_tensor_bytes(m->ids);
+    AX_TRY(load_positions(m, b->positions));
     if (m->nn.dev->measuring)
         return AX_OK;
     AX_TRY(ax_device_copy(m->nn.dev, m->ids.data, b->ids, bytes));
@@ -237,17 +271,21 @@ static ax_status new_stream(ax_model *m, ax_tensor *out)
                            nn->arch->hidden / nn->grid->shape.y, out);
 }
 
-// Embedding and blocks. `save`: what backward needs stays in the step arena; else only the stream.
-static ax_status forward(ax_model *m, bool save)
+// Embedding and blocks. `save`: what backward needs stays in the step arena; else two streams take
+// turns.
+static ax_status forward(ax_model *m, ax_tensor ids, bool save)
 {
     ax_nn *nn = &m->nn;
     nn->phase = AX_FORWARD;
     if (nn->overlap & AX_OAG)
         AX_TRY(ax_weights_begin(nn, nn->order[0])); // arrives under the embedding
     AX_TRY(new_stream(m, &m->stream[0]));
-    AX_TRY(ax_embed_layer_fwd(nn, &m->embed, m->ids, m->stream[0]));
+    AX_TRY(ax_embed_layer_fwd(nn, &m->embed, ids, m->stream[0]));
     for (int64_t i = 0; i < nn->arch->layers; i++) {
-        AX_TRY(new_stream(m, &m->stream[i + 1]));
+        if (save || i == 0)
+            AX_TRY(new_stream(m, &m->stream[i + 1]));
+        else
+            m->stream[i + 1] = m->stream[i - 1];
         size_t mark = ax_arena_mark(nn->step);
         AX_TRY(ax_block_fwd(nn, &m->blocks[i], m->stream[i], &m->saved[i], m->stream[i + 1]));
         if (!save || nn->recompute)
@@ -303,7 +341,7 @@ ax_status ax_model_micro_batch(ax_model *m, const ax_batch *batch, double *loss_
     AX_TRY(load_batch(m, batch));
     if (nn->first_micro)
         AX_TRY(clear_vector_grads(m));
-    AX_TRY(forward(m, true));
+    AX_TRY(forward(m, m->ids, true));
     AX_TRY(final_fwd(m, &f));
 
     AX_TRY(new_stream(m, &d));
@@ -320,15 +358,23 @@ ax_status ax_model_micro_batch(ax_model *m, const ax_batch *batch, double *loss_
     return AX_OK;
 }
 
+ax_status ax_model_hidden(ax_model *m, ax_tensor ids, ax_tensor *h)
+{
+    final_state f;
+    AX_TRY(forward(m, ids, false));
+    AX_TRY(final_fwd(m, &f));
+    *h = f.h;
+    return AX_OK;
+}
+
 ax_status ax_model_loss(ax_model *m, const ax_batch *batch, double *loss_sum, double *token_loss)
 {
     ax_nn *nn = &m->nn;
     size_t mark = ax_arena_mark(nn->step);
-    final_state f;
+    ax_tensor h;
     AX_TRY(load_batch(m, batch));
-    AX_TRY(forward(m, false));
-    AX_TRY(final_fwd(m, &f));
-    AX_TRY(ax_head_loss(nn, &m->head, f.h, m->targets, loss_sum, token_loss));
+    AX_TRY(ax_model_hidden(m, m->ids, &h));
+    AX_TRY(ax_head_loss(nn, &m->head, h, m->targets, loss_sum, token_loss));
     ax_arena_release(nn->step, mark);
     return AX_OK;
 }
@@ -337,14 +383,12 @@ ax_status ax_model_logits(ax_model *m, const int32_t *ids, int64_t row, float *l
 {
     ax_nn *nn = &m->nn;
     size_t mark = ax_arena_mark(nn->step);
-    final_state f;
-    ax_tensor out, narrow;
+    ax_tensor h, out, narrow;
     AX_TRY(load_batch(m, &(ax_batch){.ids = ids}));
-    AX_TRY(forward(m, false));
-    AX_TRY(final_fwd(m, &f));
+    AX_TRY(ax_model_hidden(m, m->ids, &h));
     AX_TRY(ax_tensor_alloc(nn->step, nn->acc, 1, nn->layout.vocab_padded, &out));
     AX_TRY(ax_tensor_alloc(nn->step, AX_F32, 1, nn->layout.vocab_padded, &narrow));
-    AX_TRY(ax_head_logits(nn, &m->head, f.h, row, out));
+    AX_TRY(ax_head_logits(nn, &m->head, h, &row, 1, out));
     AX_TRY(ax_copy(nn->dev, out, narrow));
     if (!nn->dev->measuring)
         AX_TRY(ax_device_copy(nn->dev, logits, narrow.data, ax_tensor_bytes(narrow)));

@@ -14,6 +14,7 @@
 #include "grid/param.h"
 
 typedef struct ax_slab ax_slab;
+typedef struct ax_cache ax_cache;
 
 typedef enum ax_overlap { // section 4 of docs/parallelism.md
     AX_OAG = 1,           // gather of the next layer's weights over z
@@ -55,6 +56,9 @@ typedef struct ax_nn {
     ax_arena *call; // scratch inside one layer
     unsigned overlap;
     bool recompute, keep_gathered;
+    ax_tensor positions; // (1, m) i32: where each token of this micro-batch stands
+    bool documents;      // they start anew with each document, and attention does not look back
+    ax_cache *cache;     // NULL: attention is among these tokens alone
 
     ax_weights weights;
     ax_slab **order; // the slabs of the linear layers in forward order
@@ -66,6 +70,15 @@ typedef struct ax_nn {
     ax_status (*grad_ready)(void *ctx, ax_param *p);
     void *grad_ctx;
 } ax_nn;
+
+// Positions of the rows held where `side` of an axis of communicator `c` cuts m rows.
+static inline ax_tensor ax_nn_positions(const ax_nn *nn, ax_side side, const ax_comm *c)
+{
+    if (side != AX_SIDE_ROWS)
+        return nn->positions;
+    int64_t rows = nn->layout.rows / c->size;
+    return ax_tensor_cols(nn->positions, c->rank * rows, rows);
+}
 
 // A tensor of the activations' dtype in the step (saved) or call (scratch) arena.
 static inline ax_status ax_nn_saved(ax_nn *nn, int64_t rows, int64_t cols, ax_tensor *out)

@@ -10,8 +10,6 @@
 typedef struct request { // a job, and what its rank 0 hands back; `job` first, so that one finds it
     ax_job job;
     ax_eval_result evaluation;
-    ax_generate_emit *emit;
-    void *ctx;
 } request;
 
 static axonn_result result_of(ax_status st)
@@ -19,22 +17,27 @@ static axonn_result result_of(ax_status st)
     return st == AX_OK ? AXONN_OK : st == AX_EUSAGE ? AXONN_WRONG_USE : AXONN_FAILED;
 }
 
+// The parser only reads the arguments; its type is that of main's argv.
+static ax_status load(int count, const char *const *settings, ax_run_config *config)
+{
+    char **argv = calloc((size_t)count + 1, sizeof *argv);
+    AX_CHECK(argv, AX_ENOMEM, "no memory for %d settings", count);
+    for (int i = 0; i < count; i++)
+        argv[i] = (char *)settings[i];
+    ax_status st = ax_config_load(count, argv, 0, config);
+    free(argv);
+    return st;
+}
+
 static axonn_result run(int count, const char *const *settings, request *r, ax_job_main *main)
 {
     ax_run_config config;
-    // The parser only reads the arguments; its type is that of main's argv.
-    char **argv = calloc((size_t)count + 1, sizeof *argv);
-    if (!argv)
-        return AXONN_FAILED;
-    for (int i = 0; i < count; i++)
-        argv[i] = (char *)settings[i];
-    ax_status st = ax_config_load(count, argv, 0, &config);
+    ax_status st = load(count, settings, &config);
     if (st == AX_OK) {
         r->job.config = &config;
         st = ax_job_run(&r->job, main);
         ax_config_fini(&config);
     }
-    free(argv);
     return result_of(st);
 }
 
@@ -72,19 +75,39 @@ axonn_result axonn_evaluate(int count, const char *const *settings, axonn_evalua
     return done;
 }
 
-static ax_status generate_rank(ax_job *job, ax_comm *world)
+typedef struct emission {
+    axonn_emit *emit;
+    void *ctx;
+    bool several;
+} emission;
+
+static void emit_piece(void *ctx, const char *bytes, size_t length)
 {
-    ax_trainer t;
-    request *r = (request *)job;
-    AX_TRY(ax_train_open(job, world, &t));
-    ax_status st = ax_generate(&t, job->tokenizer, &job->config->generate, r->emit, r->ctx);
-    ax_comm_end(world, st);
-    ax_trainer_close(&t);
-    return st;
+    const emission *e = ctx;
+    e->emit(e->ctx, bytes, length);
+}
+
+static void emit_end(void *ctx, const ax_generated *g)
+{
+    const emission *e = ctx;
+    if (e->several) {
+        e->emit(e->ctx, g->prompt, g->prompt_length);
+        e->emit(e->ctx, g->text, g->length);
+    }
+    e->emit(e->ctx, "", 0);
 }
 
 axonn_result axonn_generate(int count, const char *const *settings, axonn_emit *emit, void *ctx)
 {
-    request r = {.job = {.inference = true, .one_sequence = true}, .emit = emit, .ctx = ctx};
-    return run(count, settings, &r, generate_rank);
+    ax_run_config config;
+    emission e = {.emit = emit, .ctx = ctx};
+    ax_status st = load(count, settings, &config);
+    if (st != AX_OK)
+        return result_of(st);
+    e.several = *config.generate.prompts;
+    st = ax_generate_run(
+        &config,
+        &(ax_generate_sink){.piece = e.several ? NULL : emit_piece, .done = emit_end, .ctx = &e});
+    ax_config_fini(&config);
+    return result_of(st);
 }

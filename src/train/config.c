@@ -3,12 +3,15 @@
 #include "train/config_yaml.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #define TRAIN(field) offsetof(ax_train_options, field)
 const ax_option ax_train_option_table[] = {
     {"train.steps", AX_OPT_INT, TRAIN(steps), "100", "1..", "optimizer steps"},
+    {"train.epochs", AX_OPT_REAL, TRAIN(epochs), "0", "0..",
+     "passes over the training data, in place of train.steps; 0: train.steps counts"},
     {"train.batch", AX_OPT_INT, TRAIN(batch), "8", "1..16777216",
      "sequences of a step, over all ranks"},
     {"train.micro_batch", AX_OPT_INT, TRAIN(micro_batch), "0", "0..16777216",
@@ -71,7 +74,14 @@ const ax_option ax_generate_option_table[] = {
     {"generate.top_p", AX_OPT_REAL, GENERATE(top_p), "1", "0..1",
      "draw from the likeliest tokens that hold this probability; 1: off"},
     {"generate.seed", AX_OPT_INT, GENERATE(seed), "1", "0..", "seed of the draws"},
-    {"generate.prompt", AX_OPT_TEXT, GENERATE(prompt), "", "", "text to continue"},
+    {"generate.prompt", AX_OPT_TEXT, GENERATE(prompt), "", "",
+     "text to continue, where the command line has none; empty: begin a document"},
+    {"generate.prompts", AX_OPT_TEXT, GENERATE(prompts), "", "",
+     "file of prompts: one a line, or *.jsonl, objects with a \"prompt\""},
+    {"generate.batch", AX_OPT_INT, GENERATE(batch), "8", "1..65536",
+     "prompts at work at one time, over all ranks"},
+    {"generate.stop", AX_OPT_FLAG, GENERATE(stop), "on", "",
+     "end a text at the end-of-document id or one of model.eos; off: go on"},
     {0},
 };
 
@@ -146,6 +156,30 @@ static ax_status check_overlap(const char *list)
     }
 }
 
+static ax_status check_warmup(const ax_train_options *t)
+{
+    AX_CHECK(t->warmup <= t->steps, AX_EUSAGE,
+             "train.warmup=%lld is above train.steps=%lld: the peak would never be reached",
+             (long long)t->warmup, (long long)t->steps);
+    return AX_OK;
+}
+
+ax_status ax_config_resolve_epochs(ax_run_config *c, int64_t samples)
+{
+    ax_train_options *t = &c->train;
+    if (t->epochs <= 0)
+        return AX_OK;
+    double steps = t->epochs * (double)samples / (double)t->batch;
+    // The product of a decimal is off by a rounding error, which is no step.
+    steps = fmax(1, ceil(steps * (1 - 1e-12)));
+    AX_CHECK(steps < 1e15, AX_EUSAGE,
+             "train.epochs=%g over %lld samples: more steps than a run has", t->epochs,
+             (long long)samples);
+    t->steps = (int64_t)steps;
+    t->epochs = 0;
+    return check_warmup(t);
+}
+
 static ax_status check_train(ax_run_config *c)
 {
     ax_train_options *t = &c->train;
@@ -156,9 +190,10 @@ static ax_status check_train(ax_run_config *c)
     AX_CHECK(t->micro_batch <= t->batch, AX_EUSAGE,
              "train.micro_batch=%lld is above train.batch=%lld", (long long)t->micro_batch,
              (long long)t->batch);
-    AX_CHECK(t->warmup <= t->steps, AX_EUSAGE,
-             "train.warmup=%lld is above train.steps=%lld: the peak would never be reached",
-             (long long)t->warmup, (long long)t->steps);
+    AX_CHECK(t->epochs <= 0 || !ax_options_is_set(&c->options, "train.steps"), AX_EUSAGE,
+             "train.epochs=%g and train.steps=%lld: give one", t->epochs, (long long)t->steps);
+    if (t->epochs <= 0)
+        AX_TRY(check_warmup(t));
     return check_overlap(t->overlap);
 }
 
@@ -391,7 +426,8 @@ static void visit_section(const ax_run_config *c, const char *section, visit *ea
 }
 
 // In reading order; "" are the keys without a dot.
-static const char *const sections[] = {"", "model", "data", "train", "generate", "convert", "prepare"};
+static const char *const sections[] = {"",         "model",   "data",   "train",
+                                       "generate", "convert", "prepare"};
 enum { SECTIONS = sizeof sections / sizeof sections[0] };
 
 static ax_status finish(const ax_text *out)
@@ -455,9 +491,10 @@ ax_status ax_config_help(const char *section, ax_text *out)
     bool known = !section;
     for (int i = 0; i < SECTIONS && !known; i++)
         known = strcmp(section, sections[i]) == 0;
-    AX_CHECK(known, AX_EUSAGE,
-             "no keys begin with '%s.' (sections: run, model, data, train, generate, convert, prepare)",
-             section);
+    AX_CHECK(
+        known, AX_EUSAGE,
+        "no keys begin with '%s.' (sections: run, model, data, train, generate, convert, prepare)",
+        section);
     AX_TRY(join(&c));
     for (int i = 0; i < SECTIONS; i++)
         if (!section || strcmp(section, sections[i]) == 0)

@@ -48,6 +48,7 @@ typedef enum ax_config_nonfinite {
 
 typedef struct ax_train_options {
     int64_t steps;
+    double epochs;       // in place of steps; 0: off. Resolved by ax_config_resolve_epochs
     int64_t batch;       // global sequences of a step
     int64_t micro_batch; // sequences at one (data, z) coordinate; 0: no accumulation
     double lr, min_lr;   // peak and floor; min_lr <= lr holds after loading
@@ -77,6 +78,9 @@ typedef struct ax_generate_options {
     double top_p;       // 1: off
     int64_t seed;
     const char *prompt;
+    const char *prompts; // a file; "": none
+    int64_t batch;       // prompts at work at one time
+    bool stop;           // at an id that ends a text
 } ax_generate_options;
 extern const ax_option ax_generate_option_table[]; // generate.*
 
@@ -93,7 +97,7 @@ typedef struct ax_convert_options {
 } ax_convert_options;
 extern const ax_option ax_convert_option_table[]; // convert.*
 
-enum { AX_CONFIG_WORDS = 8 };
+enum { AX_CONFIG_WORDS = 64 };
 
 typedef struct ax_run_config {
     ax_options options; // owns the strings below; asks which keys were set
@@ -124,6 +128,11 @@ void ax_config_fini(ax_run_config *c); // a zeroed config is legal
 
 // Name of the device as the device layer knows it: "cpu" or "ref"; `*lazy` for ref-lazy.
 const char *ax_config_device(const ax_run_config *c, bool *lazy);
+
+// Turns train.epochs into train.steps, once the samples of an epoch are known: steps are rounded up,
+// and train.epochs is 0 from then on. AX_EUSAGE: more steps than can be counted, or fewer than
+// train.warmup. Nothing where train.epochs is not set.
+ax_status ax_config_resolve_epochs(ax_run_config *c, int64_t samples);
 
 // Whether train.overlap switches a point on: "oag", "rag", "oar", "ors", "data" or "update".
 bool ax_config_overlaps(const ax_train_options *o, const char *point);

@@ -166,7 +166,9 @@ static ax_status resolve(ax_job *job)
                              .overlap = overlap_bits(o),
                              .recompute = o->recompute == AX_CONFIG_RECOMPUTE_FULL,
                              .keep_gathered = o->keep_gathered,
+                             .document_mask = job->corpus_wanted && c->data.document_mask,
                              .inference = job->inference,
+                             .cache = job->cache,
                              .skip_nonfinite = o->nonfinite == AX_CONFIG_SKIP,
                              .optim = {.beta1 = o->beta1,
                                        .beta2 = o->beta2,
@@ -176,14 +178,15 @@ static ax_status resolve(ax_job *job)
     t->device = ax_config_device(c, &t->lazy);
     AX_TRY(choose_dtype(c, t->device, &t->act));
     if (job->inference)
-        fit_batch(job, job->one_sequence ? 1 : t->batch);
+        fit_batch(job, job->sequences ? job->sequences : t->batch);
     AX_TRY(choose_grid(job));
-    if (job->one_sequence)
-        t->batch = (int64_t)t->grid.z * t->grid.data;
+    int64_t columns = (int64_t)t->grid.z * t->grid.data;
+    if (job->sequences)
+        t->batch = (job->sequences + columns - 1) / columns * columns;
     return ax_layout_choose(&c->arch, &t->grid, t->batch, t->micro_batch, t->activations, &layout);
 }
 
-static ax_status open_shared(ax_job *job)
+static ax_status open_tokenizer(ax_job *job)
 {
     ax_run_config *c = job->config;
     AX_TRY(read_init(job));
@@ -194,17 +197,55 @@ static ax_status open_shared(ax_job *job)
     AX_CHECK(c->arch.vocab >= vocab, AX_EUSAGE,
              "model.vocab=%lld is smaller than the %lld ids of data.tokenizer=%s",
              (long long)c->arch.vocab, (long long)vocab, c->data.tokenizer);
-    AX_TRY(ax_arch_check(&c->arch));
-    if (job->scale_wanted)
-        ax_selftest_scale(&c->arch, &job->scaled);
-    AX_TRY(resolve(job));
-    if (!job->corpus_wanted)
-        return AX_OK;
-    return job->inference ? ax_corpus_open_valid(&c->data, job->tokenizer, &job->corpus)
-                          : ax_corpus_open(&c->data, job->tokenizer, &job->corpus);
+    return ax_arch_check(&c->arch);
 }
 
-static void close_shared(ax_job *job)
+// The steps that train.epochs comes to are a matter of the data.
+static ax_status resolve_epochs(ax_job *job)
+{
+    ax_run_config *c = job->config;
+    double epochs = c->train.epochs;
+    ax_loader l;
+    if (epochs <= 0)
+        return AX_OK;
+    AX_TRY(ax_loader_init(&l, job->corpus, c->train.batch, c->data.seed));
+    AX_TRY(ax_config_resolve_epochs(c, l.samples));
+    if (ax_log_current().rank == 0)
+        ax_log(AX_LOG_INFO, "data", "%g epochs of %lld samples, %lld a step: %lld steps", epochs,
+               (long long)l.samples, (long long)c->train.batch, (long long)c->train.steps);
+    return AX_OK;
+}
+
+static ax_status open_corpus(ax_job *job)
+{
+    const ax_run_config *c = job->config;
+    const ax_corpus_use use = {.seq = c->arch.seq,
+                               .vocab = c->arch.vocab,
+                               .scoring = job->inference,
+                               .documents = job->documents_wanted};
+    AX_TRY(ax_corpus_open(&c->data, job->tokenizer, &use, &job->corpus));
+    return job->inference ? AX_OK : resolve_epochs(job);
+}
+
+static ax_status open_shared(ax_job *job)
+{
+    ax_run_config *c = job->config;
+    AX_TRY(open_tokenizer(job));
+    if (job->scale_wanted)
+        ax_selftest_scale(&c->arch, &job->scaled);
+    if (job->prepare)
+        AX_TRY(job->prepare(job));
+    AX_TRY(resolve(job));
+    return job->corpus_wanted ? open_corpus(job) : AX_OK;
+}
+
+ax_status ax_job_open_data(ax_job *job)
+{
+    AX_TRY(open_tokenizer(job));
+    return open_corpus(job);
+}
+
+void ax_job_close_data(ax_job *job)
 {
     ax_corpus_close(job->corpus);
     ax_tokenizer_close(job->tokenizer);
@@ -268,7 +309,7 @@ static ax_status launched_main(void *ctx, ax_comm *world)
     if (st == AX_OK)
         st = job->main(job, world);
     ax_comm_end(world, st);
-    close_shared(job);
+    ax_job_close_data(job);
     return st;
 }
 
@@ -287,6 +328,6 @@ ax_status ax_job_run(ax_job *job, ax_job_main *main)
     ax_status st = open_shared(job);
     if (st == AX_OK)
         st = ax_ranks_run(job->ranks, local_main, job);
-    close_shared(job);
+    ax_job_close_data(job);
     return st;
 }

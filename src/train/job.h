@@ -25,10 +25,14 @@ typedef struct ax_train_summary { // of a finished training run, on rank 0
 struct ax_job {
     // Set by the caller.
     ax_run_config *config;
-    bool corpus_wanted; // data.train is read
-    bool inference;     // no gradients, no optimizer; the batch is rounded up to fit the grid
-    bool one_sequence;  // a sequence at each (data, z) coordinate: generation
-    bool scale_wanted;  // a model too large for a quick proof is scaled down
+    bool corpus_wanted;    // data.train is read
+    bool documents_wanted; // every document has a number (data show)
+    bool inference;        // no gradients, no optimizer; the batch is rounded up to fit the grid
+    // Called once the model and the tokenizer are known; may set the two that follow. NULL: nothing.
+    ax_status (*prepare)(ax_job *job);
+    int64_t sequences; // in place of train.batch; 0: that
+    int64_t cache;     // as ax_trainer_config
+    bool scale_wanted; // a model too large for a quick proof is scaled down
     ax_job_main *main;
 
     // Set by ax_job_run.
@@ -50,6 +54,10 @@ ax_status ax_job_run(ax_job *job, ax_job_main *main);
 
 // The checkpoint directory behind a path: itself, or what `latest` names in a run directory.
 ax_status ax_job_checkpoint(const char *path, char *dir, size_t size);
+
+// The tokenizer and the corpus of a job alone: no ranks, no model. Not collective. Close in any case.
+ax_status ax_job_open_data(ax_job *job);
+void ax_job_close_data(ax_job *job);
 
 // Parameters of an open trainer: from the checkpoint or from the seed. Collective.
 ax_status ax_job_init_params(const ax_job *job, ax_trainer *t);

@@ -67,8 +67,9 @@ static ax_status load_batch(run *r)
     ax_trainer *t = r->t;
     int64_t seq = t->layout.seq;
     for (int64_t i = 0; i < ax_trainer_rows(t); i++)
-        ax_loader_row(&r->loader, r->step, ax_trainer_row(t, i),
-                      &(ax_row){t->ids + i * seq, t->targets + i * seq, t->positions + i * seq});
+        AX_TRY(ax_loader_row(
+            &r->loader, r->step, ax_trainer_row(t, i),
+            &(ax_row){t->ids + i * seq, t->targets + i * seq, t->positions + i * seq}));
     return AX_OK;
 }
 
@@ -152,7 +153,7 @@ static bool due(int64_t every, int64_t step)
 static ax_status steps(run *r)
 {
     const ax_train_options *o = options(r);
-    bool held_out = ax_corpus_windows(r->job->corpus, AX_VALID, r->t->layout.seq) > 0;
+    bool held_out = ax_corpus_windows(r->job->corpus, AX_VALID) > 0;
     for (r->step = 1; r->step <= o->steps; r->step++) {
         bool last = r->step == o->steps;
         AX_TRY(train_step(r));
@@ -167,8 +168,7 @@ static ax_status steps(run *r)
 static ax_status open_run(run *r)
 {
     const ax_train_options *o = options(r);
-    AX_TRY(ax_loader_init(&r->loader, r->job->corpus, AX_TRAIN, r->t->layout.seq, o->batch,
-                          r->job->config->data.seed));
+    AX_TRY(ax_loader_init(&r->loader, r->job->corpus, o->batch, r->job->config->data.seed));
     r->schedule = schedule_of(o);
     return r->world->rank == 0 ? ax_rundir_open(o->out, r->job, r->t, &r->metrics) : AX_OK;
 }

@@ -6,8 +6,9 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const int held_back[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 enum { HELD_BACK = sizeof held_back / sizeof held_back[0] };
@@ -23,6 +24,21 @@ static bool signal_waits(void *ctx)
     return false;
 }
 
+// Before the lock, which would fail there for the same reason and say less.
+static ax_status check_folder(const char *out)
+{
+    struct stat about;
+    const char *slash = strrchr(out, '/');
+    if (!slash || slash == out)
+        return AX_OK;
+    char *folder = strndup(out, (size_t)(slash - out));
+    AX_CHECK(folder, AX_ENOMEM, "no memory for a file name");
+    bool there = stat(folder, &about) == 0 && S_ISDIR(about.st_mode);
+    free(folder);
+    AX_CHECK(there, AX_EUSAGE, "out=%s: there is no such directory; make it first", out);
+    return AX_OK;
+}
+
 static ax_status check(const ax_run_config *c, ax_text *lock_path)
 {
     ax_launch launch = ax_comm_launch();
@@ -33,6 +49,7 @@ static ax_status check(const ax_run_config *c, ax_text *lock_path)
     AX_CHECK(*out, AX_EUSAGE, "prepare needs out=PREFIX, and writes PREFIX.bin and PREFIX.idx");
     AX_CHECK(out[strlen(out) - 1] != '/', AX_EUSAGE, "out=%s: name a file in it, as %scorpus", out,
              out);
+    AX_TRY(check_folder(out));
     ax_text_add(lock_path, "%s.lock", out);
     AX_CHECK(!lock_path->failed, AX_ENOMEM, "no memory for a file name");
     return AX_OK;

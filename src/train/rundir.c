@@ -151,11 +151,9 @@ static void announce(const ax_job *job)
     ax_log(AX_LOG_INFO, "train", "%s, %.2f million parameters, %s, %d rank%s, grid %s",
            c->arch.kind == AX_GPT ? "GPT" : "Llama", (double)ax_arch_parameters(&c->arch) / 1e6,
            ax_dtype_name(job->trainer.act), job->ranks, job->ranks == 1 ? "" : "s", grid);
-    int64_t train, valid;
-    ax_corpus_tokens(job->corpus, AX_TRAIN, &train);
-    ax_corpus_tokens(job->corpus, AX_VALID, &valid);
-    ax_log(AX_LOG_INFO, "data", "%lld tokens to learn from, %lld held out", (long long)train,
-           (long long)valid);
+    ax_log(AX_LOG_INFO, "data", "%lld tokens to learn from, %lld held out",
+           (long long)ax_corpus_tokens(job->corpus, AX_TRAIN),
+           (long long)ax_corpus_tokens(job->corpus, AX_VALID));
 }
 
 ax_status ax_rundir_open(const char *out, const ax_job *job, const ax_trainer *t, ax_metrics *m)

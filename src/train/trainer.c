@@ -1,5 +1,6 @@
 #include "train/trainer.h"
 
+#include "nn/infer.h"
 #include "train/peak.h"
 #include "train/ranks.h"
 #include "train/step.h"
@@ -26,7 +27,9 @@ static ax_status init_model(ax_trainer *t)
                                                        .act = c->act,
                                                        .overlap = c->overlap,
                                                        .recompute = c->recompute,
-                                                       .keep_gathered = c->keep_gathered}));
+                                                       .keep_gathered = c->keep_gathered,
+                                                       .document_mask = c->document_mask,
+                                                       .cache = c->cache}));
     t->optim = (ax_optim){
         .params = &t->model.params, .grid = &t->grid, .dev = &t->dev, .config = c->optim};
     t->optim.config.overlap_data = c->overlap & AX_ODATA;
@@ -49,11 +52,24 @@ static ax_status choose_layout(ax_trainer *t)
                             &t->layout);
 }
 
+// Every length of a prefill pass, and a step.
+static ax_status rehearse_cache(ax_trainer *t)
+{
+    int64_t room = t->config.cache;
+    for (int64_t tokens = 1, seq = 0; seq < room; tokens = seq + 1) {
+        seq = ax_infer_seq(&t->model, tokens);
+        AX_TRY(ax_infer_prefill(&t->model, &(ax_prefill){.seq = seq}, NULL));
+    }
+    return ax_infer_step(&t->model, NULL, NULL);
+}
+
 // The largest of everything a job of this kind does: a step, an evaluation, a token.
 static ax_status rehearse(ax_trainer *t)
 {
     double loss;
     ax_step_result result;
+    if (t->config.cache)
+        return rehearse_cache(t);
     if (!t->config.inference)
         AX_TRY(ax_step(t, 0.0, &result));
     t->size.matmul_flops = t->dev.matmul_flops;
@@ -179,6 +195,11 @@ static ax_status open_parts(ax_trainer *t, ax_comm *world)
 ax_status ax_trainer_open(const ax_trainer_config *config, ax_comm *world, ax_trainer *t)
 {
     *t = (ax_trainer){.config = *config, .world = world};
+    AX_CHECK(config->cache >= 0 && config->cache <= config->arch->seq &&
+                 (!config->cache || config->inference),
+             AX_EINTERNAL, "a cache of %lld positions in a model of %lld%s",
+             (long long)config->cache, (long long)config->arch->seq,
+             config->inference ? "" : ", which is trained");
     AX_TRY(choose_layout(t)); // the same answer on every rank
     ax_status st = ax_comm_end(world, open_parts(t, world));
     if (st != AX_OK)

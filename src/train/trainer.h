@@ -27,8 +27,10 @@ typedef struct ax_trainer_config {
     int threads;        // of this rank; 0: the cores it shares with others, divided evenly
     unsigned overlap;   // ax_overlap bits
     bool recompute, keep_gathered;
-    bool document_mask;  // attention stays inside a document: t.positions are read
-    bool inference;      // no gradients, no optimizer state
+    bool document_mask; // attention stays inside a document: t.positions are read
+    bool inference;     // no gradients, no optimizer state
+    int64_t cache;      // inference: positions of a sequence in a cache (nn/infer.h), and no passes
+                        // over whole rows; 0: none
     bool skip_nonfinite; // a step with non-finite gradients is skipped, not an error
     ax_optim_config optim;
 } ax_trainer_config;

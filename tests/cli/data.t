@@ -13,10 +13,10 @@ $ printf 'a short text' >short.txt; axonn train data.train=short.txt model.prese
 ! axonn: error: the training data holds 0 samples, a step needs 4 (train.batch), a sample needs 65 tokens (model.seq + 1): 12 tokens are too few; add data, or lower one of the two
 [2]
 $ printf '{"text": "one"}\n{"txt": "two"}\n' >a.jsonl; axonn train data.train=a.jsonl
-! axonn: error: a.jsonl:2: the object has no key 'text'; data.text_key names it
+! axonn: error: a.jsonl:2: byte 0: the object has no key 'text'; data.text_key names it
 [1]
 $ printf '{"text": "one"}\n{"text": \n' >b.jsonl; axonn train data.train=b.jsonl
-! axonn: error: b.jsonl:2: byte 8: unexpected token near end of file
+! axonn: error: b.jsonl:2: byte 8: the line ends inside of the object
 [1]
 $ awk 'BEGIN { for (i = 0; i < 400; i++) print i, i * i }' >squares.txt
 $ axonn train data.train=squares.txt data.tokenizer=words

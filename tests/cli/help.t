@@ -9,6 +9,7 @@ $ axonn help
 |     eval       token-weighted loss and perplexity of a model on data
 |     convert    a Hugging Face directory to a checkpoint, a checkpoint or run to such a directory
 |     prepare    text and JSON lines to token files, with document borders
+|     data       data show: the samples and documents that a training step reads
 |     tokenizer  train a byte-level BPE; encode, decode, inspect
 |     selftest   prove on this machine that a model and grid give the serial numbers
 |     info       build, devices, instruction sets, libraries, ranks and how they were found
@@ -48,7 +49,13 @@ $ axonn help keys generate
 |   generate.seed=1
 |       seed of the draws (integer 0..)
 |   generate.prompt=""
-|       text to continue (text)
+|       text to continue, where the command line has none; empty: begin a document (text)
+|   generate.prompts=""
+|       file of prompts: one a line, or *.jsonl, objects with a "prompt" (text)
+|   generate.batch=8
+|       prompts at work at one time, over all ranks (integer 1..65536)
+|   generate.stop=on
+|       end a text at the end-of-document id or one of model.eos; off: go on (on|off)
 $ axonn help nothing
 ! axonn: error: no verb 'nothing' (axonn help lists all)
 [2]
@@ -63,6 +70,7 @@ $ for v in $(axonn help | awk '/^    [a-z]/ { print $1 }'); do axonn help $v | h
 | axonn eval: token-weighted loss and perplexity of a model on data
 | axonn convert: a Hugging Face directory to a checkpoint, a checkpoint or run to such a directory
 | axonn prepare: text and JSON lines to token files, with document borders
+| axonn data: data show: the samples and documents that a training step reads
 | axonn tokenizer: train a byte-level BPE; encode, decode, inspect
 | axonn selftest: prove on this machine that a model and grid give the serial numbers
 | axonn info: build, devices, instruction sets, libraries, ranks and how they were found

@@ -33,3 +33,7 @@ $ $MPIEXEC -n 2 axonn train data.train=missing.txt 2>&1 | grep -m 1 '^axonn: .ra
 | axonn: [rank 0] error: missing.txt: No such file or directory
 $ $MPIEXEC -n 2 axonn train data.train=missing.txt >/dev/null 2>&1 || echo failed
 | failed
+
+# Several prompts on ranks that were started: each (data, z) coordinate has some of them.
+$ printf 'a\nbc\n12 squared\n' >prompts.txt; $MPIEXEC -n 4 axonn generate -q model.init=run generate.prompts=prompts.txt generate.tokens=20 generate.temperature=0 device=ref --grid x=2,z=2 --json 2>/dev/null >ranks.json; axonn generate -q model.init=run generate.prompts=prompts.txt generate.tokens=20 generate.temperature=0 device=ref --json | cmp - ranks.json && wc -l <ranks.json
+| 3

@@ -30,8 +30,8 @@ $ rm corpus.idx; axonn prepare data.train=a.jsonl out=corpus
 ! axonn: error: corpus.bin: exists, without corpus.idx: if a writer was killed between the two, remove it; else write to a new name
 [2]
 $ axonn prepare data.train=a.jsonl out=none/corpus
-! axonn: error: none/corpus.lock: cannot make the lock: No such file or directory
-[1]
+! axonn: error: out=none/corpus: there is no such directory; make it first
+[2]
 $ axonn prepare data.train=a.jsonl out=folder/
 ! axonn: error: out=folder/: name a file in it, as folder/corpus
 [2]

@@ -68,17 +68,24 @@ $ axonn generate model.init=run "12 squared" generate.tokens=24 generate.tempera
 | 0000020   e   d       s   q   u   a   r   e   d       s   q   u   a   r
 | 0000040   e   d  \n
 | 0000043
+! axonn: generate: 24 tokens after 10 of prompts in N s: N tokens/s
 $ axonn generate model.init=run "12 squared" generate.tokens=24 generate.temperature=0 device=ref --grid x=2,y=2 | od -c | cksum
 | 54789960 172
+! axonn: generate: 24 tokens after 10 of prompts in N s: N tokens/s
 $ axonn generate model.init=run "12 squared" generate.tokens=24 generate.temperature=0 device=ref | od -c | cksum
 | 54789960 172
+! axonn: generate: 24 tokens after 10 of prompts in N s: N tokens/s
 $ for s in 1 1 2; do axonn generate model.init=run a generate.tokens=40 generate.seed=$s device=ref | cksum; done | sort | uniq -c | awk '{ print $1 }' | sort
 | 1
 | 2
+! axonn: generate: 40 tokens after 1 of prompts in N s: N tokens/s
+! axonn: generate: 40 tokens after 1 of prompts in N s: N tokens/s
+! axonn: generate: 40 tokens after 1 of prompts in N s: N tokens/s
 $ axonn generate model.init=run generate.prompt=12 generate.tokens=0 device=ref
 | 12
 $ axonn generate model.init=run "12 " generate.tokens=4 generate.top_k=1 device=ref --json
-| {"text":"12 squa"}
+| {"prompt":"12 ","text":"squa","tokens":4,"stopped":"length"}
+! axonn: generate: 4 tokens after 3 of prompts in N s: N tokens/s
 
 # Files that were cut or changed are found.
 $ cp -r run cut && truncate -s -8 cut/step-00000003/model.safetensors && axonn eval model.init=cut data.train=squares.txt device=ref

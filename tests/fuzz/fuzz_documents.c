@@ -92,7 +92,7 @@ static void compare_with_jansson(const ax_record *r)
     char *bytes = malloc(r->length);
     require(bytes != NULL);
     exact.bytes = memcpy(bytes, r->bytes, r->length);
-    if (ax_document_parse(&exact, "d", "text", &d, why)) {
+    if (ax_document_parse(&exact, "d", &(ax_documents_options){.text_key = "text"}, &d, why)) {
         require((tree || is_particular(&error)) && !d.text != !d.prompt);
         if (d.text && tree)
             require(d.length == json_string_length(text) &&

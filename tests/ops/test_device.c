@@ -154,8 +154,21 @@ static float *results_of(const char *name, int threads, size_t *count)
     ax_tensor dw = ax_tensor_over(next += M * HEADS, AX_F32, 1, H);
     ax_tensor db = ax_tensor_over(next += H, AX_F32, 1, H);
     double square[2] = {0, 0};
-    ax_attention_args a = {M / SEQ, SEQ,  HEADS, HEADS, H / HEADS, 0.2,  in,  in,
-                           in,      t[0], lse,   in,    t[1],      t[2], t[3]};
+    ax_attention_args a = {.sequences = M / SEQ,
+                           .seq = SEQ,
+                           .heads = HEADS,
+                           .kv_heads = HEADS,
+                           .head_dim = H / HEADS,
+                           .scale = 0.2,
+                           .q = in,
+                           .k = in,
+                           .v = in,
+                           .out = t[0],
+                           .lse = lse,
+                           .dout = in,
+                           .dq = t[1],
+                           .dk = t[2],
+                           .dv = t[3]};
     assert_int_equal(ax_attention_fwd(&dev, &a), AX_OK);
     assert_int_equal(ax_attention_bwd(&dev, &a), AX_OK);
     ax_norm_args n = {.kind = AX_LAYERNORM,
@@ -222,7 +235,21 @@ static ax_attention_args attention_of(ax_dtype act, int64_t seq, void *mem)
     ax_tensor q = ax_tensor_over(mem, act, S * seq, A * D),
               k = ax_tensor_over(mem, act, S * seq, K * D);
     ax_tensor lse = ax_tensor_over(mem, act == AX_F64 ? AX_F64 : AX_F32, S * seq, A);
-    return (ax_attention_args){S, seq, A, K, D, 0.1, q, k, k, q, lse, q, q, k, k};
+    return (ax_attention_args){.sequences = S,
+                               .seq = seq,
+                               .heads = A,
+                               .kv_heads = K,
+                               .head_dim = D,
+                               .scale = 0.1,
+                               .q = q,
+                               .k = k,
+                               .v = k,
+                               .out = q,
+                               .lse = lse,
+                               .dout = q,
+                               .dq = q,
+                               .dk = k,
+                               .dv = k};
 }
 
 // Each call is measured, then made for real with exactly the workspace that was named, its guard

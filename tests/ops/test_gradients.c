@@ -77,9 +77,8 @@ static double attention_loss(rig *g)
     return weighted(g->out, g->r);
 }
 
-static void attention_gradient(void **state)
+static void attention_differences(int32_t *position)
 {
-    (void)state;
     enum { S = 2, T = 5, A = 4, K = 2, D = 3 };
     rig g;
     open_rig(&g);
@@ -91,8 +90,22 @@ static void attention_gradient(void **state)
     g.out = matrix(S * T, A * D, 0);
     g.r = matrix(S * T, A * D, 17);
     ax_tensor lse = matrix(S * T, A, 0);
-    ax_attention_args args = {S,       T,     A,   K,   D,        0.7,      g.in[0], g.in[1],
-                              g.in[2], g.out, lse, g.r, g.din[0], g.din[1], g.din[2]};
+    ax_attention_args args = {.sequences = S,
+                              .seq = T,
+                              .heads = A,
+                              .kv_heads = K,
+                              .head_dim = D,
+                              .scale = 0.7,
+                              .q = g.in[0],
+                              .k = g.in[1],
+                              .v = g.in[2],
+                              .out = g.out,
+                              .lse = lse,
+                              .dout = g.r,
+                              .dq = g.din[0],
+                              .dk = g.din[1],
+                              .dv = g.din[2],
+                              .positions = ax_tensor_over(position, AX_I32, 1, S * T)};
     g.args = &args;
     g.loss = attention_loss;
     attention_loss(&g);
@@ -101,6 +114,18 @@ static void attention_gradient(void **state)
         check_input(&g, i);
     free(lse.data);
     close_rig(&g);
+}
+
+static void attention_gradient(void **state)
+{
+    (void)state;
+    attention_differences(NULL);
+}
+
+static void masked_attention_gradient(void **state)
+{
+    (void)state;
+    attention_differences((int32_t[]){0, 1, 0, 1, 2, 0, 0, 1, 2, 3});
 }
 
 // ---- norms ----
@@ -370,6 +395,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         {"attention's gradient equals differences, with shared kv heads", attention_gradient, 0, 0,
          0},
+        {"attention's gradient equals differences, inside documents", masked_attention_gradient, 0,
+         0, 0},
         {"LayerNorm's gradient equals differences", layernorm_gradient, 0, 0, 0},
         {"RMSNorm's gradient equals differences", rmsnorm_gradient, 0, 0, 0},
         {"a norm of slices with added sums is the norm of the whole", norm_of_slices, 0, 0, 0},

@@ -170,20 +170,55 @@ static double attention_work(const scene *s)
     return 4.0 * (double)(n[0] * n[2] * n[4] * n[1] * (n[1] + 1) / 2);
 }
 
-static void run_attention_fwd(scene *s)
+// Where rows stand in their documents: nowhere, documents of mixed lengths (ones and long ones among
+// them), or a window of the last 40 rows, which begins at no border.
+typedef enum documents {
+    NO_DOCUMENTS,
+    DOCUMENTS,
+    WINDOWS,
+    FORMS,
+} documents;
+
+static void set_positions(scene *s, attention_case *c, documents form)
+{
+    int64_t rows = s->at.n[0] * s->at.n[1], seq = s->at.n[1];
+    int32_t *position = calloc((size_t)rows + 1, sizeof *position);
+    assert_non_null(position);
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t at = i % seq;
+        bool border = at == 0 || uniform((uint64_t)i) < (i / 100 % 2 ? 0.2 : 0.01);
+        int64_t document = border ? 0 : position[i - 1] + 1;
+        position[i] = (int32_t)(form == DOCUMENTS ? document : at < 40 ? at : 40);
+    }
+    if (form != NO_DOCUMENTS)
+        c->gold.positions = c->test.positions = ax_tensor_over(position, AX_I32, 1, rows);
+    else
+        free(position);
+}
+
+static void attention_fwd_case(scene *s, documents form)
 {
     attention_case c = make_attention(s);
+    set_positions(s, &c, form);
     GOLD(ax_attention_fwd(s->gold, &c.gold));
     TIMED(s, ax_attention_fwd(s->dev, &c.test));
     s->work = attention_work(s);
     compare(s, &c.out);
     compare(s, &c.lse);
+    free(c.gold.positions.data);
     release_attention(&c);
 }
 
-static void run_attention_bwd(scene *s)
+static void run_attention_fwd(scene *s)
+{
+    for (int form = 0; form < FORMS; form++)
+        attention_fwd_case(s, (documents)form);
+}
+
+static void attention_bwd_case(scene *s, documents form)
 {
     attention_case c = make_attention(s);
+    set_positions(s, &c, form);
     GOLD(ax_attention_fwd(s->gold, &c.gold));
     tensor_from_twin(&c.out);
     tensor_from_twin(&c.lse);
@@ -191,7 +226,14 @@ static void run_attention_bwd(scene *s)
     TIMED(s, ax_attention_bwd(s->dev, &c.test));
     s->work = 2.5 * attention_work(s);
     compare(s, &c.dqkv);
+    free(c.gold.positions.data);
     release_attention(&c);
+}
+
+static void run_attention_bwd(scene *s)
+{
+    for (int form = 0; form < FORMS; form++)
+        attention_bwd_case(s, (documents)form);
 }
 
 static const shape attention_shapes[] = {
@@ -200,6 +242,56 @@ static const shape attention_shapes[] = {
     {{1, 97, 2, 1, 64}, 0},  {{3, 33, 6, 3, 20}, 1},   {{1, 110, 1, 1, 128}, 0},
     {{1, 192, 4, 1, 5}, 2},  {{1, 100, 1, 1, 256}, 0}, {{2, 96, 3, 3, 32}, 0},
     {{1, 300, 2, 1, 32}, 0},
+};
+
+static void cached_case(scene *s, int64_t queries)
+{
+    const int64_t *n = s->at.n, gap = s->at.gap;
+    operand q = make(s->act, n[0] * queries, n[2] * n[4], gap, 1.5);
+    operand k = make(s->act, n[0] * n[3] * n[1], n[4], gap, 1.5);
+    operand v = make(s->act, n[0] * n[3] * n[1], n[4], gap, 1);
+    operand out = make(s->act, n[0] * queries, n[2] * n[4], gap, 1);
+    ax_tensor lengths = make_ids(n[0], queries, n[1] + 1);
+    if (n[0] > 0)
+        ((int32_t *)lengths.data)[0] = (int32_t)n[1]; // one is full
+    ax_attention_cached_args gold = {.sequences = n[0],
+                                     .queries = queries,
+                                     .heads = n[2],
+                                     .kv_heads = n[3],
+                                     .head_dim = n[4],
+                                     .room = n[1],
+                                     .scale = 1 / sqrt((double)n[4]),
+                                     .q = q.gold,
+                                     .k = k.gold,
+                                     .v = v.gold,
+                                     .lengths = lengths,
+                                     .out = out.gold};
+    ax_attention_cached_args test = gold;
+    test.q = q.t;
+    test.k = k.t;
+    test.v = v.t;
+    test.out = out.t;
+    GOLD(ax_attention_cached(s->gold, &gold));
+    TIMED(s, ax_attention_cached(s->dev, &test));
+    s->work = bytes_of(k.t) + bytes_of(v.t);
+    compare(s, &out);
+    operand *all[] = {&q, &k, &v, &out};
+    for (int i = 0; i < 4; i++)
+        release(all[i]);
+    free(lengths.data);
+}
+
+static void run_attention_cached(scene *s)
+{
+    cached_case(s, 3);
+    cached_case(s, 1);
+}
+
+static const shape cached_shapes[] = {
+    // sequences, room, heads, kv heads, head size
+    {{1, 3, 1, 1, 8}, 0},    {{2, 5, 4, 2, 16}, 3},    {{0, 4, 2, 2, 8}, 0},
+    {{1, 129, 2, 1, 64}, 0}, {{3, 33, 6, 3, 20}, 1},   {{5, 300, 1, 1, 128}, 0},
+    {{1, 192, 4, 1, 5}, 2},  {{1, 100, 1, 1, 256}, 0}, {{4, 1000, 8, 2, 64}, 0},
 };
 
 // ---- norms ----
@@ -513,6 +605,7 @@ static const op ops[] = {
     {"gemm", "Gflop/s", run_gemm, SHAPES(gemm_shapes)},
     {"attention_fwd", "Gflop/s", run_attention_fwd, SHAPES(attention_shapes)},
     {"attention_bwd", "Gflop/s", run_attention_bwd, SHAPES(attention_shapes)},
+    {"attention_cached", "GB/s", run_attention_cached, SHAPES(cached_shapes)},
     {"norm", "GB/s", run_norm, SHAPES(norm_shapes)},
     {"rope", "GB/s", run_rope, SHAPES(rope_shapes)},
     {"gelu", "GB/s", run_gelu, SHAPES(row_shapes)},
@@ -534,7 +627,7 @@ static void run_op(const op *o, ax_device *dev, const char *label, ax_dtype act)
         s.at = o->shapes[i];
         o->run(&s);
     }
-    print_message("%-13s %-12s %-5s error %.1e  %8.2f %s\n", o->name, label, ax_dtype_name(act),
+    print_message("%-16s %-12s %-5s error %.1e  %8.2f %s\n", o->name, label, ax_dtype_name(act),
                   s.worst, s.work / s.seconds * 1e-9, o->unit);
     if (!(s.worst <= bands[act]))
         fail_msg("%s on %s in %s: error %g beyond %g", o->name, label, ax_dtype_name(act), s.worst,

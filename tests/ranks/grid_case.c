@@ -190,7 +190,7 @@ static int64_t kv_heads(const grid_case *c, int64_t heads)
 
 trial case_trial(const grid_case *c, int steps)
 {
-    trial j = {.steps = steps, .lr = 1e-3, .settle = c->settle};
+    trial j = {.steps = steps, .lr = 1e-3, .settle = c->settle, .documents = c->documents};
     int64_t heads = is_sixth(c) ? 6 : 8, hidden = is_sixth(c) ? 48 : 32;
     j.arch = (ax_arch){.kind = c->kind,
                        .layers = 2,
@@ -225,12 +225,12 @@ void case_print(const grid_case *c, char *text, size_t size)
                                              "single sequences", "odd sequences"};
     char grid[64];
     ax_grid_print(&c->grid, grid, sizeof grid);
-    snprintf(text, size, "%s %s %s kv=%d, %s, %s%s%s%s%s, overlap %u, %s %s", grid,
+    snprintf(text, size, "%s %s %s kv=%d, %s, %s%s%s%s%s%s, overlap %u, %s %s", grid,
              c->kind == AX_GPT ? "gpt" : "llama", c->tied ? "tied" : "untied",
              (int)case_trial(c, 1).arch.kv_heads, split_name[c->split],
              c->replicated ? "replicated" : "sharded", c->recompute ? ", recompute" : "",
              c->keep ? ", keep" : "", c->lazy ? ", lazy" : "", c->settle ? ", settled" : "",
-             c->overlap, ax_dtype_name(c->act), c->device);
+             c->documents ? ", documents" : "", c->overlap, ax_dtype_name(c->act), c->device);
 }
 
 // ---- serial runs ----
@@ -246,7 +246,8 @@ static serial *known;
 static bool same_trial(const trial *a, const trial *b)
 {
     return memcmp(&a->arch, &b->arch, sizeof a->arch) == 0 && a->config.batch == b->config.batch &&
-           a->config.act == b->config.act && strcmp(a->config.device, b->config.device) == 0;
+           a->documents == b->documents && a->config.act == b->config.act &&
+           strcmp(a->config.device, b->config.device) == 0;
 }
 
 const outcome *serial_of(const grid_case *c, int steps)

@@ -140,6 +140,54 @@ void part_sample(verdict *v, bool all)
                  w.seen.grad);
 }
 
+static const bands in_floats[] = {
+    [AX_F32] = {.grad = 1e-6, .loss = 1e-5, .norm = 1e-5},
+    [AX_BF16] = {.grad = 3e-2, .loss = 1e-3, .norm = 0.2},
+};
+
+// Rows packed with documents, in every form of cutting rows: over x, over y, by heads and not.
+void part_documents(verdict *v, bool all)
+{
+    (void)all;
+    double t0 = verdict_now();
+    worst w = {0}, narrow = {0};
+    ax_grid_shape grid[GRIDS];
+    int forms[3] = {0}, count = 0;
+    grid_list(grid);
+    for (int i = 0; i < GRIDS; i += 2) {
+        grid_case c = {.grid = grid[i],
+                       .kind = i / 2 % 2,
+                       .tied = i / 4 % 2,
+                       .kv = i / 2 % 4,
+                       .split = (i / 2 + i / 8) % SPLITS,
+                       .replicated = i / 2 % 5 == 4,
+                       .recompute = i / 6 % 2,
+                       .overlap = AX_OVERLAP_ALL,
+                       .act = AX_F64,
+                       .device = "ref",
+                       .documents = 1};
+        trial t = case_trial(&c, 1);
+        ax_layout l;
+        if (ax_layout_choose(&t.arch, &c.grid, t.config.batch, t.config.micro_batch,
+                             t.config.activations, &l) == AX_OK &&
+            c.grid.y > 1)
+            forms[l.attention]++;
+        grids_compare(v, &c, 3, in_double, &w);
+        c.device = ax_device_missing("cpu") ? "ref" : "cpu";
+        c.act = i % 4 ? AX_F32 : AX_BF16;
+        grids_compare(v, &c, 3, in_floats[c.act], &narrow);
+        count++;
+    }
+    verdict_check(v, forms[AX_SIDE_COPY] && forms[AX_SIDE_ROWS] && forms[AX_SIDE_HEADS],
+                  "documents meet all three ways to cut attention over y");
+    verdict_part(v, t0,
+                 "documents in rows on %d grids, 3 steps: in double gradients within %.1e (%s), "
+                 "losses within %.1e; in fp32 and bf16 losses within %.1e; attention over y as "
+                 "whole sequences %d times, heads %d, copies %d",
+                 count, w.seen.grad, w.grad_at, w.seen.loss, narrow.seen.loss, forms[AX_SIDE_ROWS],
+                 forms[AX_SIDE_HEADS], forms[AX_SIDE_COPY]);
+}
+
 static bool same_bits(const outcome *a, const outcome *b)
 {
     size_t model = (size_t)a->count * sizeof(double);

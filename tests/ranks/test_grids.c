@@ -15,10 +15,11 @@ static const struct {
     part_run *run;
     bool by_name; // only when asked for
 } parts[] = {
-    {"serial", part_serial, false},     {"pairs", part_pairs, false},
-    {"sample", part_sample, true},      {"overlap", part_overlap, false},
-    {"narrow", part_narrow, false},     {"bytes", part_bytes, false},
-    {"refusals", part_refusals, false}, {"pitfalls", part_pitfalls, false},
+    {"serial", part_serial, false},       {"pairs", part_pairs, false},
+    {"sample", part_sample, true},        {"overlap", part_overlap, false},
+    {"documents", part_documents, false}, {"narrow", part_narrow, false},
+    {"bytes", part_bytes, false},         {"refusals", part_refusals, false},
+    {"pitfalls", part_pitfalls, false},
 };
 enum { PARTS = sizeof parts / sizeof parts[0] };
 

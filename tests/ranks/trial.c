@@ -18,8 +18,10 @@
 
 static struct {
     ax_tokenizer *tokenizer;
-    ax_corpus *corpus;
+    ax_corpus *corpus[5]; // rows of 8 to 12
 } data;
+
+enum { LEAST_SEQ = 8, SEQS = sizeof data.corpus / sizeof data.corpus[0] };
 
 // Bytes below 101, so that the byte tokenizer's ids fit a vocabulary that nothing divides. The
 // length leaves the end-of-document id outside of every sample.
@@ -42,20 +44,29 @@ ax_status trial_open_data(void)
     int fd = mkstemp(path);
     AX_CHECK(fd >= 0, AX_EIO, "no temporary file to be had in /tmp");
     close(fd);
-    const ax_data_options options = {
-        .train = path, .valid = "", .tokenizer = "byte", .text_key = "text", .seed = 1};
+    const ax_data_options options = {.train = path,
+                                     .valid = "",
+                                     .tokenizer = "byte",
+                                     .text_key = "text",
+                                     .prompt_key = "prompt",
+                                     .completion_key = "completion",
+                                     .eod = true,
+                                     .seed = 1};
     ax_status st = write_text(path);
     if (st == AX_OK)
         st = ax_tokenizer_open("byte", &data.tokenizer);
-    if (st == AX_OK)
-        st = ax_corpus_open(&options, data.tokenizer, &data.corpus);
+    for (int i = 0; i < SEQS && st == AX_OK; i++) {
+        const ax_corpus_use use = {.seq = LEAST_SEQ + i, .vocab = 257};
+        st = ax_corpus_open(&options, data.tokenizer, &use, &data.corpus[i]);
+    }
     unlink(path);
     return st;
 }
 
 void trial_close_data(void)
 {
-    ax_corpus_close(data.corpus);
+    for (int i = 0; i < SEQS; i++)
+        ax_corpus_close(data.corpus[i]);
     ax_tokenizer_close(data.tokenizer);
 }
 
@@ -69,6 +80,16 @@ typedef struct work {
     double *whole; // room for a gathered model
 } work;
 
+// Borders that depend on the row of the global batch alone, so that every grid sees the same; every
+// fifth row is one document.
+static void cut_documents(int32_t *position, int64_t seq, int step, int64_t row)
+{
+    for (int64_t k = 1; k < seq; k++) {
+        uint64_t bits = ax_rng_bits(17, (uint64_t)step, (uint64_t)(row * seq + k));
+        position[k] = row % 5 != 4 && bits % 4 == 0 ? 0 : position[k - 1] + 1;
+    }
+}
+
 static ax_status load_rows(work *w, int step)
 {
     const int64_t seq = w->t.layout.seq;
@@ -76,7 +97,9 @@ static ax_status load_rows(work *w, int step)
         int64_t row = ax_trainer_row(&w->t, i);
         int32_t *targets = w->t.targets + i * seq;
         ax_row into = {w->t.ids + i * seq, targets, w->t.positions + i * seq};
-        ax_loader_row(&w->loader, step, row, &into);
+        AX_TRY(ax_loader_row(&w->loader, step, row, &into));
+        if (w->trial->documents)
+            cut_documents(into.positions, seq, step, row);
         for (int64_t k = 0; k < seq && w->trial->counts; k++)
             if (!w->trial->counts(row, k))
                 targets[k] = -1;
@@ -165,7 +188,8 @@ static ax_status dry_runs(work *w)
     float *logits = malloc((size_t)t->layout.vocab_padded * sizeof *logits);
     AX_CHECK(logits, AX_ENOMEM, "no memory for logits");
     double sum;
-    ax_status st = ax_model_loss(&t->model, &(ax_batch){t->ids, t->targets, NULL}, &sum, NULL);
+    ax_status st =
+        ax_model_loss(&t->model, &(ax_batch){t->ids, t->targets, t->positions}, &sum, NULL);
     if (st == AX_OK)
         st = ax_model_logits(&t->model, t->ids, 0, logits);
     free(logits);
@@ -239,10 +263,13 @@ ax_status trial_run_on(const trial *j, ax_comm *world, outcome *out)
     work w = {.trial = j, .o = out};
     ax_trainer_config config = j->config;
     config.arch = &j->arch;
+    config.document_mask = j->documents;
     *out = (outcome){0};
     for (int i = 0; i < TRIAL_STEPS * TRIAL_BATCH; i++)
         out->sample[i] = -1;
-    AX_TRY(ax_loader_init(&w.loader, data.corpus, AX_TRAIN, j->arch.seq, config.batch, 5));
+    AX_CHECK(j->arch.seq >= LEAST_SEQ && j->arch.seq < LEAST_SEQ + SEQS, AX_EINTERNAL,
+             "no data for rows of %lld", (long long)j->arch.seq);
+    AX_TRY(ax_loader_init(&w.loader, data.corpus[j->arch.seq - LEAST_SEQ], config.batch, 5));
     AX_TRY(ax_trainer_open(&config, world, &w.t));
     ax_status st = train(&w);
     ax_trainer_close(&w.t);

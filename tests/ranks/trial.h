@@ -19,6 +19,7 @@ typedef struct trial {
     double lr;
     bool settle;    // wait for the new weights after each step and compare all copies
     bool zero_head; // the head starts at zero (untied models)
+    bool documents; // rows are packed with documents of mixed lengths, and attention is masked
     bool dry_runs;  // evaluation and logits after the last step, too: they share the arenas
     // Whether target `k` of batch row `row` counts; NULL: all do.
     bool (*counts)(int64_t row, int64_t k);

@@ -326,6 +326,37 @@ static void help_and_the_options_page_name_every_key(void **state)
 
 #define TEST(name) cmocka_unit_test_teardown(name, close_config)
 
+static void epochs_stand_in_for_steps_and_round_them_up(void **state)
+{
+    (void)state;
+    assert_int_equal(LOAD("train.epochs=0.3", "train.batch=4", "train.warmup=20"), AX_OK);
+    assert_int_equal(ax_config_resolve_epochs(&c, 1000), AX_OK); // 300 samples, 75 steps
+    assert_true(c.train.steps == 75 && c.train.epochs == 0);
+    ax_config_fini(&c);
+    assert_int_equal(LOAD("train.epochs=3", "train.batch=7"), AX_OK);
+    assert_int_equal(ax_config_resolve_epochs(&c, 100), AX_OK); // 300 samples, 42.9 steps
+    assert_int_equal(c.train.steps, 43);
+    assert_int_equal(ax_config_resolve_epochs(&c, 1), AX_OK); // nothing left to resolve
+    assert_int_equal(c.train.steps, 43);
+    ax_config_fini(&c);
+    assert_int_equal(LOAD("train.epochs=1e-9"), AX_OK);
+    assert_int_equal(ax_config_resolve_epochs(&c, 100), AX_OK);
+    assert_int_equal(c.train.steps, 1);
+    ax_config_fini(&c);
+    assert_int_equal(LOAD("train.epochs=2", "train.warmup=9", "train.batch=10"), AX_OK);
+    assert_int_equal(ax_config_resolve_epochs(&c, 20), AX_EUSAGE);
+    assert_string_equal(ax_error_text(), "train.warmup=9 is above train.steps=4: the peak would "
+                                         "never be reached");
+    ax_config_fini(&c);
+    assert_int_equal(LOAD("train.epochs=1e300"), AX_OK);
+    assert_int_equal(ax_config_resolve_epochs(&c, 20), AX_EUSAGE);
+    ax_config_fini(&c);
+    assert_int_equal(LOAD("train.epochs=2", "train.steps=9"), AX_EUSAGE);
+    assert_string_equal(ax_error_text(), "train.epochs=2 and train.steps=9: give one");
+    assert_int_equal(LOAD("train.epochs=0", "train.steps=9"), AX_OK);
+    assert_int_equal(c.train.steps, 9);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -345,6 +376,7 @@ int main(void)
         TEST(what_is_printed_loads_as_the_same),
         TEST(any_character_of_a_value_survives_printing),
         TEST(help_and_the_options_page_name_every_key),
+        cmocka_unit_test_teardown(epochs_stand_in_for_steps_and_round_them_up, close_config),
     };
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }

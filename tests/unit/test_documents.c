@@ -304,7 +304,8 @@ static void compare_with_jansson(const char *line, size_t n)
     json_error_t error;
     json_t *tree = json_loadb(line, n, JSON_ALLOW_NUL, &error);
     ax_record record = {line, n, 0, 1};
-    bool taken = ax_document_parse(&record, "x", "text", &d, why);
+    bool taken =
+        ax_document_parse(&record, "x", &(ax_documents_options){.text_key = "text"}, &d, why);
     const json_t *text = json_object_get(tree, "text");
     if (taken && d.text && !tree)
         assert_true(is_particular(&error));

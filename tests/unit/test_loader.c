@@ -1,5 +1,6 @@
 #include "base/log.h"
 #include "data/loader.h"
+#include "data/source.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -47,15 +48,27 @@ static void write_text(const char *path, const char *text)
 
 static ax_data_options options(const char *train)
 {
-    return (ax_data_options){
-        .train = train, .valid = "", .tokenizer = "byte", .text_key = "text", .seed = 1};
+    return (ax_data_options){.train = train,
+                             .valid = "",
+                             .tokenizer = "byte",
+                             .text_key = "text",
+                             .prompt_key = "prompt",
+                             .completion_key = "completion",
+                             .eod = true,
+                             .seed = 1};
+}
+
+static ax_corpus *open_rows(const ax_data_options *o, int64_t seq)
+{
+    ax_corpus *c = NULL;
+    const ax_corpus_use use = {.seq = seq, .vocab = 257};
+    assert_int_equal(ax_corpus_open(o, tokenizer, &use, &c), AX_OK);
+    return c;
 }
 
 static ax_corpus *open_corpus(const ax_data_options *o)
 {
-    ax_corpus *c = NULL;
-    assert_int_equal(ax_corpus_open(o, tokenizer, &c), AX_OK);
-    return c;
+    return open_rows(o, 4);
 }
 
 static ax_corpus *open_files(const char *train)
@@ -67,19 +80,35 @@ static ax_corpus *open_files(const char *train)
 static void refuses(const ax_data_options *o, ax_status st, const char *message)
 {
     ax_corpus *c = NULL;
-    assert_int_equal(ax_corpus_open(o, tokenizer, &c), st);
+    const ax_corpus_use use = {.seq = 4, .vocab = 257};
+    assert_int_equal(ax_corpus_open(o, tokenizer, &use, &c), st);
     assert_string_equal(ax_error_text(), message);
     assert_null(c);
+}
+
+// The tokens of the first source: the training split holds those from the front, the held-out one
+// those to the end.
+static int32_t token_of(const ax_corpus *c, ax_split split, int64_t i)
+{
+    int32_t id;
+    const ax_source *source = ax_corpus_source(c, split, 0);
+    int64_t first = split == AX_TRAIN ? 0 : ax_source_tokens(source) - ax_corpus_tokens(c, split);
+    assert_int_equal(ax_source_read(source, first + i, 1, &id), AX_OK);
+    return id;
 }
 
 // The ids of a split as text, '|' for the end of a document.
 static void expect_ids(const ax_corpus *c, ax_split split, const char *text)
 {
-    int64_t count;
-    const int32_t *id = ax_corpus_tokens(c, split, &count);
+    int64_t count = ax_corpus_tokens(c, split);
     assert_int_equal(count, strlen(text));
     for (int64_t i = 0; i < count; i++)
-        assert_int_equal(id[i], text[i] == '|' ? 256 : (unsigned char)text[i]);
+        assert_int_equal(token_of(c, split, i), text[i] == '|' ? 256 : (unsigned char)text[i]);
+}
+
+static int64_t documents(const ax_corpus *c)
+{
+    return ax_source_documents(ax_corpus_source(c, AX_TRAIN, 0));
 }
 
 static void every_text_file_is_one_document(void **state)
@@ -90,9 +119,8 @@ static void every_text_file_is_one_document(void **state)
     ax_corpus *c = open_files("a.txt,b.txt");
     expect_ids(c, AX_TRAIN, "one\r\ntwo|three|");
     expect_ids(c, AX_VALID, "");
-    assert_int_equal(ax_corpus_documents(c, AX_TRAIN), 2);
-    assert_int_equal(ax_corpus_bytes(c, AX_TRAIN), 13);
-    assert_int_equal(ax_corpus_documents(c, AX_VALID), 0);
+    assert_int_equal(documents(c), 2);
+    assert_int_equal(ax_corpus_held_out_bytes(c), 0);
     ax_corpus_close(c);
     ax_corpus_close(NULL);
 }
@@ -102,9 +130,10 @@ static void text_files_are_read_as_bytes(void **state)
     (void)state;
     write_bytes("a.txt", "\xff\x00\xfe", 3);
     ax_corpus *c = open_files("a.txt");
-    int64_t count;
-    const int32_t *id = ax_corpus_tokens(c, AX_TRAIN, &count);
-    assert_true(count == 4 && id[0] == 255 && id[1] == 0 && id[2] == 254 && id[3] == 256);
+    static const int32_t want[] = {255, 0, 254, 256};
+    assert_int_equal(ax_corpus_tokens(c, AX_TRAIN), 4);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(token_of(c, AX_TRAIN, i), want[i]);
     ax_corpus_close(c);
 }
 
@@ -118,7 +147,7 @@ static void a_large_file_is_read_whole(void **state)
     write_bytes("a.txt", text, SIZE);
     free(text);
     ax_corpus *c = open_files("a.txt");
-    assert_int_equal(ax_corpus_bytes(c, AX_TRAIN), SIZE);
+    assert_int_equal(ax_corpus_tokens(c, AX_TRAIN), SIZE + 1);
     ax_corpus_close(c);
 }
 
@@ -128,13 +157,14 @@ static void jsonl_takes_crlf_marks_empty_lines_and_no_last_newline(void **state)
     write_text("a.jsonl", "\xef\xbb\xbf{\"text\":\"a\\u0000\"}\r\n\r\n  \n{\"text\": \"\"}\n"
                           "{\"id\":1,\"text\":\"\\u00e9\"}");
     ax_corpus *c = open_files("a.jsonl");
-    int64_t count;
-    const int32_t *id = ax_corpus_tokens(c, AX_TRAIN, &count);
     static const int32_t want[] = {'a', 0, 256, 0xc3, 0xa9, 256};
-    assert_int_equal(count, 6);
-    assert_memory_equal(id, want, sizeof want);
-    assert_int_equal(ax_corpus_documents(c, AX_TRAIN), 2);
-    assert_int_equal(ax_corpus_bytes(c, AX_TRAIN), 4);
+    assert_int_equal(ax_corpus_tokens(c, AX_TRAIN), 6);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(token_of(c, AX_TRAIN, i), want[i]);
+    assert_int_equal(documents(c), 2);
+    ax_source_place place = ax_source_locate(ax_corpus_source(c, AX_TRAIN, 0), 1);
+    assert_string_equal(place.path, "a.jsonl");
+    assert_true(place.line == 5 && place.index == 1);
     ax_corpus_close(c);
 }
 
@@ -154,16 +184,19 @@ static void bad_jsonl_names_file_line_and_byte(void **state)
     (void)state;
     ax_data_options o = options("a.jsonl");
     write_text("a.jsonl", "{\"text\":\"a\"}\n{\"txt\":1}\n");
-    refuses(&o, AX_EFORMAT, "a.jsonl:2: the object has no key 'text'; data.text_key names it");
+    refuses(&o, AX_EFORMAT,
+            "a.jsonl:2: byte 0: the object has no key 'text'; data.text_key names it");
     write_text("a.jsonl", "{\"text\":1}\n");
-    refuses(&o, AX_EFORMAT, "a.jsonl:1: the value of 'text' is not a string");
+    refuses(&o, AX_EFORMAT,
+            "a.jsonl:1: byte 0: not a string: the value of 'text'; data.text_key names it");
     write_text("a.jsonl", "\n[1]\n");
-    refuses(&o, AX_EFORMAT, "a.jsonl:2: not a JSON object");
+    refuses(&o, AX_EFORMAT, "a.jsonl:2: byte 0: not a JSON object");
     write_text("a.jsonl", "{\"text\":\"ab\xff\"}\n");
-    refuses(&o, AX_EFORMAT, "a.jsonl:1: byte 11: unable to decode byte 0xff near '\"ab'");
+    refuses(&o, AX_EFORMAT, "a.jsonl:1: byte 11: not valid UTF-8");
     write_text("a.jsonl", "{\"text\":\"ab\"");
     ax_corpus *c;
-    assert_int_equal(ax_corpus_open(&o, tokenizer, &c), AX_EFORMAT);
+    const ax_corpus_use use = {.seq = 4, .vocab = 257};
+    assert_int_equal(ax_corpus_open(&o, tokenizer, &use, &c), AX_EFORMAT);
     assert_non_null(strstr(ax_error_text(), "a.jsonl:1: byte 12: "));
 }
 
@@ -190,9 +223,7 @@ static void the_tail_is_held_out_at_the_rounded_border(void **state)
     ax_corpus *c = open_corpus(&o);
     expect_ids(c, AX_TRAIN, "01234567");
     expect_ids(c, AX_VALID, "89|");
-    assert_int_equal(ax_corpus_bytes(c, AX_VALID), 2);
-    assert_int_equal(ax_corpus_documents(c, AX_TRAIN), 1);
-    assert_int_equal(ax_corpus_documents(c, AX_VALID), 1);
+    assert_int_equal(ax_corpus_held_out_bytes(c), 2);
     ax_corpus_close(c);
 }
 
@@ -217,8 +248,8 @@ static void empty_files_give_an_empty_corpus(void **state)
     ax_corpus *c = open_files("a.txt");
     expect_ids(c, AX_TRAIN, "");
     ax_loader l;
-    assert_int_equal(ax_loader_init(&l, c, AX_TRAIN, 4, 1, 1), AX_EUSAGE);
-    assert_int_equal(ax_corpus_windows(c, AX_TRAIN, 4), 0);
+    assert_int_equal(ax_loader_init(&l, c, 1, 1), AX_EUSAGE);
+    assert_int_equal(ax_corpus_windows(c, AX_TRAIN), 0);
     ax_corpus_close(c);
 }
 
@@ -226,14 +257,15 @@ static void data_below_one_step_is_refused_with_the_three_numbers(void **state)
 {
     (void)state;
     write_text("a.txt", "0123456789"); // 11 ids
-    ax_corpus *c = open_files("a.txt");
+    ax_data_options o = options("a.txt");
+    ax_corpus *c = open_rows(&o, 5);
     ax_loader l;
-    assert_int_equal(ax_loader_init(&l, c, AX_TRAIN, 5, 3, 1), AX_EUSAGE);
+    assert_int_equal(ax_loader_init(&l, c, 3, 1), AX_EUSAGE);
     assert_string_equal(ax_error_text(),
                         "the training data holds 2 samples, a step needs 3 (train.batch), a sample "
                         "needs 6 tokens (model.seq + 1): 11 tokens are too few; add data, or lower "
                         "one of the two");
-    assert_int_equal(ax_loader_init(&l, c, AX_TRAIN, 5, 2, 1), AX_OK);
+    assert_int_equal(ax_loader_init(&l, c, 2, 1), AX_OK);
     assert_int_equal(l.samples, 2);
     ax_corpus_close(c);
 }
@@ -252,7 +284,7 @@ static void every_sample_comes_exactly_once_an_epoch(void **state)
     write_alphabet(71); // 72 ids: 17 samples of 4 (and 3 ids left over)
     ax_corpus *c = open_files("a.txt");
     ax_loader l;
-    assert_int_equal(ax_loader_init(&l, c, AX_TRAIN, 4, 3, 1), AX_OK);
+    assert_int_equal(ax_loader_init(&l, c, 3, 1), AX_OK);
     assert_int_equal(l.samples, 17);
     int64_t order[3][17];
     for (int64_t g = 0; g < 3 * 17; g++)
@@ -275,14 +307,20 @@ static void a_row_is_its_sample_and_targets_are_one_to_the_right(void **state)
     write_alphabet(41);
     ax_corpus *c = open_files("a.txt");
     ax_loader l;
-    assert_int_equal(ax_loader_init(&l, c, AX_TRAIN, 4, 2, 1), AX_OK);
+    assert_int_equal(ax_loader_init(&l, c, 2, 1), AX_OK);
     for (int64_t step = 1; step < 9; step++) {
         int32_t inputs[4], targets[4], positions[4];
         const ax_row row = {inputs, targets, positions};
-        assert_int_equal(ax_loader_row(&l, step, 1, &row), 4);
+        assert_int_equal(ax_loader_row(&l, step, 1, &row), AX_OK);
         int64_t id = ax_loader_sample_id(&l, step, 1);
-        assert_memory_equal(inputs, l.token + 4 * id, sizeof inputs);
-        assert_memory_equal(targets, l.token + 4 * id + 1, sizeof targets);
+        ax_sample sample = ax_loader_sample(&l, step, 1);
+        assert_true(sample.source == 0 && sample.sample == id);
+        assert_true(sample.begin == 4 * id && sample.end == 4 * id + 5);
+        for (int k = 0; k < 4; k++) {
+            assert_int_equal(inputs[k], token_of(c, AX_TRAIN, 4 * id + k));
+            assert_int_equal(targets[k], token_of(c, AX_TRAIN, 4 * id + k + 1));
+            assert_int_equal(positions[k], k);
+        }
     }
     ax_corpus_close(c);
 }
@@ -291,12 +329,13 @@ static void batches_depend_on_seed_and_step_alone(void **state)
 {
     (void)state;
     write_alphabet(200);
-    ax_corpus *c = open_files("a.txt");
+    ax_data_options o = options("a.txt");
+    ax_corpus *c = open_rows(&o, 2);
     ax_loader a, b, other, half;
-    assert_int_equal(ax_loader_init(&a, c, AX_TRAIN, 2, 4, 1), AX_OK);
-    assert_int_equal(ax_loader_init(&b, c, AX_TRAIN, 2, 4, 1), AX_OK);
-    assert_int_equal(ax_loader_init(&other, c, AX_TRAIN, 2, 4, 2), AX_OK);
-    assert_int_equal(ax_loader_init(&half, c, AX_TRAIN, 2, 2, 1), AX_OK);
+    assert_int_equal(ax_loader_init(&a, c, 4, 1), AX_OK);
+    assert_int_equal(ax_loader_init(&b, c, 4, 1), AX_OK);
+    assert_int_equal(ax_loader_init(&other, c, 4, 2), AX_OK);
+    assert_int_equal(ax_loader_init(&half, c, 2, 1), AX_OK);
     int same = 0;
     for (int64_t g = 0; g < 100; g++) {
         int64_t id = ax_loader_sample_id(&a, g / 4 + 1, g % 4);
@@ -314,17 +353,17 @@ static void windows_make_every_id_but_the_first_a_target_once(void **state)
     for (int letters = 1; letters < 14; letters++) {
         write_alphabet(letters);
         ax_corpus *c = open_files("a.txt");
-        int64_t count, next = 1;
-        const int32_t *id = ax_corpus_tokens(c, AX_TRAIN, &count);
-        for (int64_t i = 0; i < ax_corpus_windows(c, AX_TRAIN, 4); i++) {
+        int64_t count = ax_corpus_tokens(c, AX_TRAIN), next = 1;
+        for (int64_t i = 0; i < ax_corpus_windows(c, AX_TRAIN); i++) {
             int32_t inputs[4], targets[4], positions[4];
             const ax_row row = {inputs, targets, positions};
-            int64_t kept = ax_corpus_window(c, AX_TRAIN, 4, i, &row);
-            assert_in_range(kept, 1, 4);
-            for (int64_t j = 0; j < kept; j++, next++) {
-                assert_int_equal(inputs[j], id[next - 1]);
-                assert_int_equal(targets[j], id[next]);
+            assert_int_equal(ax_corpus_window(c, AX_TRAIN, i, &row), AX_OK);
+            int64_t kept = 0;
+            for (; kept < 4 && targets[kept] >= 0; kept++, next++) {
+                assert_int_equal(inputs[kept], token_of(c, AX_TRAIN, next - 1));
+                assert_int_equal(targets[kept], token_of(c, AX_TRAIN, next));
             }
+            assert_in_range(kept, 1, 4);
             for (int64_t j = kept; j < 4; j++)
                 assert_true(inputs[j] == 256 && targets[j] == -1);
         }
@@ -340,7 +379,7 @@ static void a_window_beyond_the_end_keeps_nothing(void **state)
     ax_corpus *c = open_files("a.txt");
     int32_t inputs[4], targets[4], positions[4];
     const ax_row row = {inputs, targets, positions};
-    assert_int_equal(ax_corpus_window(c, AX_TRAIN, 4, 7, &row), 0);
+    assert_int_equal(ax_corpus_window(c, AX_TRAIN, 7, &row), AX_OK);
     assert_true(inputs[0] == 256 && targets[0] == -1);
     ax_corpus_close(c);
 }

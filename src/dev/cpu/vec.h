@@ -249,6 +249,8 @@ INLINE int64_t stripes_of(ax_tensor t)
 ax_status V(attention_fwd)(ax_device *dev, const ax_attention_args *g);
 ax_status V(attention_bwd)(ax_device *dev, const ax_attention_args *g);
 size_t V(attention_workspace)(const ax_device *dev, const ax_attention_args *g);
+ax_status V(attention_cached)(ax_device *dev, const ax_attention_cached_args *g);
+size_t V(attention_cached_workspace)(const ax_device *dev, const ax_attention_cached_args *g);
 ax_status V(norm_sums)(ax_device *dev, const ax_norm_args *g);
 ax_status V(norm_fwd)(ax_device *dev, const ax_norm_args *g);
 ax_status V(norm_bwd_sums)(ax_device *dev, const ax_norm_args *g);

@@ -3,6 +3,9 @@
 // the mask would drop. (Dao et al., FlashAttention, 2022; the backward pass makes the
 // probabilities again from the saved log-sum-exp.)
 //
+// With positions a query also has a first key: key tiles that lie wholly before the documents of a
+// query tile are not visited, and those that some query sees in part are masked.
+//
 // Forward: one task a (sequence, head, query tile), in any order. Backward: one task a (sequence,
 // kv head), so that dk and dv are summed in one fixed order.
 //
@@ -192,43 +195,60 @@ INLINE int64_t tile_rows(const ax_attention_args *g, int64_t first)
 // down the columns, W queries at a time, and needs no sums across lanes.
 typedef struct running {
     float max[TILE], sum[TILE], shrink[TILE];
+    int32_t start[TILE]; // the first key that a query sees, from the key tile at hand
 } running;
 
-// Scores of key k for queries c .. c+W, -inf where the mask drops them.
-INLINE vf scores(const float *s, int64_t k, int64_t c, bool diagonal)
+// What drops keys of a tile: the diagonal, and with `documents` the first keys of the queries.
+typedef struct shadow {
+    bool diagonal, documents;
+    vi start; // of queries c .. c+W
+} shadow;
+
+// `v` with `other` in the place of what queries c .. c+W do not see of key k.
+INLINE vf seen(const shadow *w, int64_t k, int64_t c, vf v, float other)
 {
-    vf v = load(s + k * TILE, c, AX_F32);
-    return diagonal && k > c ? select(lane_numbers() >= (int32_t)(k - c), v, splat(-INFINITY)) : v;
+    if (w->diagonal && k > c)
+        v = select(lane_numbers() >= (int32_t)(k - c), v, splat(other));
+    return w->documents ? select(w->start <= (int32_t)k, v, splat(other)) : v;
 }
 
 // Scores become probabilities relative to the running maximum. On the diagonal the product that
 // follows reads up to W + MR keys beyond a query: those must be 0.
-INLINE void softmax_columns(float *s, int64_t c, int64_t keys, bool diagonal, running *run)
+INLINE void softmax_columns(float *s, int64_t c, int64_t keys, bool diagonal, bool documents,
+                            running *run)
 {
     int64_t end = diagonal && c + W + MR < keys ? c + W + MR : keys;
     vf old = load(run->max, c, AX_F32), top = old, total = {0};
+    shadow w = {.diagonal = diagonal, .documents = documents};
+    if (documents)
+        memcpy(&w.start, run->start + c, sizeof w.start);
     for (int64_t k = 0; k < end; k++)
-        top = vmax(scores(s, k, c, diagonal), top);
+        top = vmax(seen(&w, k, c, load(s + k * TILE, c, AX_F32), -INFINITY), top);
+    vf max = top; // of a query that has seen no key yet there is none to subtract
+    if (documents)
+        top = select(top == -INFINITY, (vf){0}, top);
     for (int64_t k = 0; k < end; k++) {
-        vf e = vexp(scores(s, k, c, diagonal) - top);
-        if (diagonal && k > c)
-            e = select(lane_numbers() >= (int32_t)(k - c), e, (vf){0});
+        vf e = vexp(seen(&w, k, c, load(s + k * TILE, c, AX_F32), -INFINITY) - top);
+        e = seen(&w, k, c, e, 0);
         store(s + k * TILE, c, AX_F32, e);
         total += e;
     }
     vf shrink = vexp(old - top);
-    store(run->max, c, AX_F32, top);
+    store(run->max, c, AX_F32, documents ? max : top);
     store(run->shrink, c, AX_F32, shrink);
     store(run->sum, c, AX_F32, load(run->sum, c, AX_F32) * shrink + total);
 }
 
-static void softmax_tile(const place *p, int64_t rows, int64_t keys, bool diagonal, running *run)
+static void softmax_tile(const place *p, int64_t rows, int64_t keys, bool diagonal, bool documents,
+                         running *run)
 {
     for (int64_t c = 0; c < rows; c += W)
-        if (diagonal)
-            softmax_columns(p->s, c, keys, true, run);
+        if (documents)
+            softmax_columns(p->s, c, keys, diagonal, true, run);
+        else if (diagonal)
+            softmax_columns(p->s, c, keys, true, false, run);
         else
-            softmax_columns(p->s, c, keys, false, run);
+            softmax_columns(p->s, c, keys, false, false, run);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0; i < p->pitch && run->shrink[r] != 1; i += W) {
             float *out = p->out + r * p->pitch;
@@ -236,16 +256,40 @@ static void softmax_tile(const place *p, int64_t rows, int64_t keys, bool diagon
         }
 }
 
+// The first keys of the queries of a tile, counted from key k0 on: into `start` (NULL: not wanted),
+// with the lowest and the highest.
+typedef struct starts {
+    int64_t lowest, highest;
+} starts;
+
+static starts starts_of(const place *p, int64_t q0, int64_t k0, int32_t *start)
+{
+    int64_t rows = tile_rows(p->g, q0);
+    const int32_t *position = (const int32_t *)p->g->positions.data + p->first + q0;
+    starts s = {INT64_MAX, INT64_MIN};
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t key = q0 + r - position[r] - k0;
+        s.lowest = key < s.lowest ? key : s.lowest;
+        s.highest = key > s.highest ? key : s.highest;
+        if (start)
+            start[r] = (int32_t)key;
+    }
+    for (int64_t r = rows; r < TILE && start; r++)
+        start[r] = 0;
+    return s;
+}
+
 static void fwd_tile(const place *p, int64_t q0, int64_t k0, running *run)
 {
     const ax_attention_args *g = p->g;
     int64_t rows = tile_rows(g, q0), keys = tile_rows(g, k0), d = g->head_dim;
     bool diagonal = q0 == k0;
+    bool documents = g->positions.data && starts_of(p, q0, k0, run->start).highest > 0;
     load_tile(g->k, p->first + k0, keys, p->kv_head * d, d, p->k, p->pitch);
     load_tile(g->v, p->first + k0, keys, p->kv_head * d, d, p->v, p->pitch);
     multiply(&(product){p->k, p->pitch, 1, p->qt, TILE, p->s, TILE, keys, rows, d, false,
                         diagonal ? COLS_FROM_ROW : WHOLE});
-    softmax_tile(p, rows, keys, diagonal, run);
+    softmax_tile(p, rows, keys, diagonal, documents, run);
     multiply(&(product){p->s, 1, TILE, p->v, p->pitch, p->out, p->pitch, rows, d, keys, true,
                         diagonal ? DEPTH_TO_ROW : WHOLE});
 }
@@ -264,7 +308,8 @@ static void fwd_task(const place *p, int64_t q0)
         run.max[r] = -INFINITY;
         run.sum[r] = 0;
     }
-    for (int64_t k0 = 0; k0 <= q0; k0 += TILE)
+    int64_t k0 = g->positions.data ? starts_of(p, q0, 0, NULL).lowest / TILE * TILE : 0;
+    for (; k0 <= q0; k0 += TILE)
         fwd_tile(p, q0, k0, &run);
     for (int64_t r = 0; r < rows; r++) {
         store_row(g->out, p->first + q0 + r, p->head * d, d, p->out + r * p->pitch, 1 / run.sum[r]);
@@ -292,8 +337,10 @@ ax_status V(attention_fwd)(ax_device *dev, const ax_attention_args *g)
 
 // ---- backward ----
 
-// s becomes p = exp(scale s - lse), dp becomes ds = p (dp - delta) scale; both 0 where masked.
-static void bwd_row(const place *p, int64_t r, int64_t row, int64_t cols, int64_t keep)
+// s becomes p = exp(scale s - lse), dp becomes ds = p (dp - delta) scale; both 0 where masked: in
+// the columns below `skip` and from `keep` on.
+static void bwd_row(const place *p, int64_t r, int64_t row, int64_t cols, int64_t skip,
+                    int64_t keep)
 {
     float *s = p->s + r * TILE, *dp = p->dp + r * TILE, scale = (float)p->g->scale;
     float lse = p->lse[row], delta = p->delta[row];
@@ -305,6 +352,11 @@ static void bwd_row(const place *p, int64_t r, int64_t row, int64_t cols, int64_
         }
         if (c < keep && c + W > keep) {
             vi kept = lane_numbers() < (int32_t)(keep - c);
+            e = select(kept, e, (vf){0});
+            ds = select(kept, ds, (vf){0});
+        }
+        if (c < skip) {
+            vi kept = lane_numbers() >= (int32_t)(skip - c);
             e = select(kept, e, (vf){0});
             ds = select(kept, ds, (vf){0});
         }
@@ -320,12 +372,16 @@ static void bwd_tile(const place *p, int64_t q0, int64_t k0)
     bool diagonal = q0 == k0;
     mask cols = diagonal ? COLS_TO_ROW : WHOLE, to = diagonal ? DEPTH_TO_ROW : WHOLE;
     mask from = diagonal ? DEPTH_FROM_ROW : WHOLE;
+    int32_t start[TILE] = {0};
+    if (g->positions.data && starts_of(p, q0, k0, start).lowest >= keys)
+        return;
     load_tile(g->q, p->first + q0, rows, p->head * d, d, p->q, pitch);
     load_tile(g->dout, p->first + q0, rows, p->head * d, d, p->dout, pitch);
     multiply(&(product){p->q, pitch, 1, p->kt, TILE, p->s, TILE, rows, keys, d, false, cols});
     multiply(&(product){p->dout, pitch, 1, p->vt, TILE, p->dp, TILE, rows, keys, d, false, cols});
     for (int64_t r = 0; r < rows; r++)
-        bwd_row(p, r, q0 + r, diagonal ? columns_of_row(r) : TILE, diagonal ? r + 1 : TILE);
+        bwd_row(p, r, q0 + r, diagonal ? columns_of_row(r) : TILE, start[r],
+                diagonal ? r + 1 : TILE);
     multiply(&(product){p->s, 1, TILE, p->dout, pitch, p->dv + k0 * pitch, pitch, keys, d, rows,
                         true, from});
     multiply(&(product){p->dp, 1, TILE, p->q, pitch, p->dk + k0 * pitch, pitch, keys, d, rows, true,

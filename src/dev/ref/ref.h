@@ -64,6 +64,7 @@ static inline int64_t span_of(int64_t cols, int64_t first)
 ax_status ax_ref_gemm(ax_device *dev, const ax_gemm_args *g);
 ax_status ax_ref_attention_fwd(ax_device *dev, const ax_attention_args *g);
 ax_status ax_ref_attention_bwd(ax_device *dev, const ax_attention_args *g);
+ax_status ax_ref_attention_cached(ax_device *dev, const ax_attention_cached_args *g);
 ax_status ax_ref_norm_sums(ax_device *dev, const ax_norm_args *g);
 ax_status ax_ref_norm_fwd(ax_device *dev, const ax_norm_args *g);
 ax_status ax_ref_norm_bwd_sums(ax_device *dev, const ax_norm_args *g);

@@ -4,6 +4,7 @@
 #include "dev/ref/ref.h"
 
 #include <math.h>
+#include <string.h>
 
 static double dot(const double *a, const double *b, int64_t n)
 {
@@ -19,15 +20,30 @@ static void axpy(double *y, double a, const double *x, int64_t n)
         y[i] += a * x[i];
 }
 
-static void query_fwd(const ax_attention_args *g, int64_t first, int64_t head, int64_t i)
+// The first row of its sequence that row i sees.
+static int64_t first_seen(const ax_attention_args *g, int64_t first, int64_t i)
 {
-    int64_t d = g->head_dim, kv = head / (g->heads / g->kv_heads) * d;
-    double q[AX_HEAD_DIM_MAX], x[AX_HEAD_DIM_MAX], out[AX_HEAD_DIM_MAX] = {0};
-    double max = -INFINITY, sum = 0;
-    load(g->q, first + i, head * d, d, q);
-    for (int64_t j = 0; j <= i; j++) {
-        load(g->k, first + j, kv, d, x);
-        double s = dot(q, x, d) * g->scale;
+    return g->positions.data ? i - load_id(g->positions, first + i) : 0;
+}
+
+// Where the keys of a query stand in k and v: rows first .. first + count, columns from `col` on.
+typedef struct keys {
+    ax_tensor k, v;
+    int64_t first, count, col, head_dim;
+    double scale;
+} keys;
+
+// out = softmax(q k^T * scale) v for the query at (row, col); returns the log of the sum of
+// exponentials.
+static double attend(const keys *w, ax_tensor query, int64_t row, int64_t col, double *out)
+{
+    int64_t d = w->head_dim;
+    double q[AX_HEAD_DIM_MAX], x[AX_HEAD_DIM_MAX], max = -INFINITY, sum = 0;
+    load(query, row, col, d, q);
+    memset(out, 0, (size_t)d * sizeof *out);
+    for (int64_t j = w->first; j < w->first + w->count; j++) {
+        load(w->k, j, w->col, d, x);
+        double s = dot(q, x, d) * w->scale;
         if (s > max) {
             double shrink = exp(max - s);
             sum *= shrink;
@@ -37,13 +53,28 @@ static void query_fwd(const ax_attention_args *g, int64_t first, int64_t head, i
         }
         double p = exp(s - max);
         sum += p;
-        load(g->v, first + j, kv, d, x);
+        load(w->v, j, w->col, d, x);
         axpy(out, p, x, d);
     }
     for (int64_t c = 0; c < d; c++)
         out[c] /= sum;
+    return max + log(sum);
+}
+
+static void query_fwd(const ax_attention_args *g, int64_t first, int64_t head, int64_t i)
+{
+    int64_t d = g->head_dim, from = first_seen(g, first, i);
+    double out[AX_HEAD_DIM_MAX];
+    keys w = {.k = g->k,
+              .v = g->v,
+              .first = first + from,
+              .count = i - from + 1,
+              .col = head / (g->heads / g->kv_heads) * d,
+              .head_dim = d,
+              .scale = g->scale};
+    double lse = attend(&w, g->q, first + i, head * d, out);
     store(g->out, first + i, head * d, d, out);
-    store1(g->lse, first + i, head, max + log(sum));
+    store1(g->lse, first + i, head, lse);
 }
 
 ax_status ax_ref_attention_fwd(ax_device *dev, const ax_attention_args *g)
@@ -89,7 +120,7 @@ static void query_bwd(const ax_attention_args *g, int64_t first, int64_t head, i
     double k[AX_HEAD_DIM_MAX], v[AX_HEAD_DIM_MAX], dq[AX_HEAD_DIM_MAX] = {0};
     query q;
     load_query(g, first + i, head, &q);
-    for (int64_t j = 0; j <= i; j++) {
+    for (int64_t j = first_seen(g, first, i); j <= i; j++) {
         load(g->k, first + j, kv, d, k);
         load(g->v, first + j, kv, d, v);
         axpy(dq, pair_of(g, &q, k, v).ds, k, d);
@@ -109,6 +140,8 @@ static void key_bwd(const ax_attention_args *g, int64_t first, int64_t kv_head, 
     for (int64_t head = kv_head * group; head < (kv_head + 1) * group; head++)
         for (int64_t i = j; i < g->seq; i++) {
             query q;
+            if (first_seen(g, first, i) > j)
+                continue;
             load_query(g, first + i, head, &q);
             pair at = pair_of(g, &q, k, v);
             axpy(dk, at.ds, q.q, d);
@@ -129,5 +162,25 @@ ax_status ax_ref_attention_bwd(ax_device *dev, const ax_attention_args *g)
             for (int64_t j = 0; j < g->seq; j++)
                 key_bwd(g, s * g->seq, head, j);
     }
+    return AX_OK;
+}
+
+ax_status ax_ref_attention_cached(ax_device *dev, const ax_attention_cached_args *g)
+{
+    (void)dev;
+    int64_t d = g->head_dim, group = g->heads / g->kv_heads;
+    double out[AX_HEAD_DIM_MAX];
+    for (int64_t row = 0; row < g->sequences * g->queries; row++)
+        for (int64_t head = 0; head < g->heads; head++) {
+            int64_t s = row / g->queries, later = g->queries - 1 - row % g->queries;
+            keys w = {.k = g->k,
+                      .v = g->v,
+                      .first = (s * g->kv_heads + head / group) * g->room,
+                      .count = load_id(g->lengths, s) - later,
+                      .head_dim = d,
+                      .scale = g->scale};
+            attend(&w, g->q, row, head * d, out);
+            store(g->out, row, head * d, d, out);
+        }
     return AX_OK;
 }

@@ -77,6 +77,13 @@ static size_t no_attention_workspace(const ax_device *dev, const ax_attention_ar
     return 0;
 }
 
+static size_t no_cached_workspace(const ax_device *dev, const ax_attention_cached_args *g)
+{
+    (void)dev;
+    (void)g;
+    return 0;
+}
+
 const ax_device_ops ax_device_ops_ref = {
     .name = "ref",
     .open = open_ref,
@@ -95,6 +102,8 @@ const ax_kern ax_kern_ref = {
     .attention_fwd = ax_ref_attention_fwd,
     .attention_bwd = ax_ref_attention_bwd,
     .attention_workspace = no_attention_workspace,
+    .attention_cached = ax_ref_attention_cached,
+    .attention_cached_workspace = no_cached_workspace,
     .norm_sums = ax_ref_norm_sums,
     .norm_fwd = ax_ref_norm_fwd,
     .norm_bwd_sums = ax_ref_norm_bwd_sums,
