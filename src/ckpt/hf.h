@@ -19,7 +19,6 @@ typedef struct ax_hf_config {
     ax_arch arch;      // checked; its eos is NULL, for it would point into this struct
     char eos[256];     // ids that end a text, "2,5"; "": none told
     int64_t positions; // longest sequence: rows of learned positions; arch.seq may be less
-    ax_st_dtype dtype; // the one the config tells, else F32
 } ax_hf_config;
 
 // Whether `dir` is such a directory: it has a config.json, and is no checkpoint.
@@ -36,6 +35,10 @@ ax_status ax_hf_read_config(const char *dir, ax_hf_config *out);
 // missing, extra or of another shape, and its file; the parameters are then untouched.
 ax_status ax_hf_load(const char *dir, const ax_hf_config *config, ax_params *ps, const ax_grid *g,
                      ax_device *dev);
+
+// The narrowest dtype that holds every weight of the files: AX_ST_F16, AX_ST_BF16, else AX_ST_F32.
+// Reads the headers; not collective.
+ax_status ax_hf_read_dtype(const char *dir, ax_st_dtype *out);
 
 typedef struct ax_hf_export {
     const ax_arch *arch; // checked

@@ -237,9 +237,30 @@ static ax_status check_partial(const reader *r, const json_t *from)
     return refuse(r, share != 1, "partial_rotary_factor", "rotating a part of each head");
 }
 
+// Heads other than the one over the vocabulary, and bare bodies, go by other names here.
+static ax_status check_architectures(const reader *r, ax_arch_kind kind)
+{
+    const char *wanted = kind == AX_GPT ? "GPT2LMHeadModel" : "LlamaForCausalLM";
+    const json_t *list = look(r->root, "architectures");
+    AX_CHECK(!list || json_is_array(list), AX_EFORMAT, "%s: 'architectures' is not a list",
+             r->path);
+    size_t n = json_array_size(list);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *name = json_array_get(list, i);
+        AX_CHECK(json_is_string(name), AX_EFORMAT, "%s: 'architectures' holds what is no string",
+                 r->path);
+        if (strcmp(json_string_value(name), wanted) == 0)
+            return AX_OK;
+    }
+    AX_CHECK(n == 0, AX_EUNSUPPORTED, "%s: architectures: '%.80s' is not implemented; '%s' is",
+             r->path, json_string_value(json_array_get(list, 0)), wanted);
+    return AX_OK;
+}
+
 static ax_status check_refused(const reader *r, ax_arch_kind kind)
 {
     bool window, scale, by_layer, cross;
+    AX_TRY(check_architectures(r, kind));
     AX_TRY(get_flag(r, "use_sliding_window", true, &window));
     window = window && look(r->root, "sliding_window");
     AX_TRY(refuse(r, window, "sliding_window", "attention over a sliding window"));
@@ -303,13 +324,17 @@ static ax_status read_scaling(const reader *r, const json_t *rope, ax_arch *a)
              "%s: rope_type '%s' is not implemented; default, linear and llama3 are", r->path,
              type);
     a->rope_scaling = llama3 ? AX_ROPE_LLAMA3 : AX_ROPE_LINEAR;
-    AX_CHECK(look(rope, "factor"), AX_EFORMAT, "%s: rope_type '%s' has no 'factor'", r->path, type);
-    AX_TRY(get_real(r, rope, "factor", 1, &a->rope_factor));
+    static const char *const needed[] = {"factor", "low_freq_factor", "high_freq_factor",
+                                         "original_max_position_embeddings"};
+    for (int i = 0; i < (llama3 ? 4 : 1); i++)
+        AX_CHECK(look(rope, needed[i]), AX_EFORMAT, "%s: rope_type '%s' has no '%s'", r->path, type,
+                 needed[i]);
+    AX_TRY(get_real(r, rope, needed[0], 1, &a->rope_factor));
     if (!llama3)
         return AX_OK;
-    AX_TRY(get_real(r, rope, "low_freq_factor", 1, &a->rope_low));
-    AX_TRY(get_real(r, rope, "high_freq_factor", 4, &a->rope_high));
-    return get_int(r, rope, "original_max_position_embeddings", 8192, &a->rope_original);
+    AX_TRY(get_real(r, rope, needed[1], 1, &a->rope_low));
+    AX_TRY(get_real(r, rope, needed[2], 4, &a->rope_high));
+    return get_int(r, rope, needed[3], 8192, &a->rope_original);
 }
 
 // The newer rope_parameters has all in one; older files keep the base outside of rope_scaling.
@@ -344,6 +369,13 @@ static ax_status read_llama(const reader *r, ax_hf_config *out)
     AX_TRY(get_flag(r, "tie_word_embeddings", false, &tied));
     AX_TRY(get_flag(r, "attention_bias", false, &attention));
     AX_TRY(get_flag(r, "mlp_bias", false, &mlp));
+    AX_CHECK(!a->kv_heads || a->heads % a->kv_heads == 0, AX_EFORMAT,
+             "%s: num_attention_heads %lld does not divide by num_key_value_heads %lld", r->path,
+             (long long)a->heads, (long long)a->kv_heads);
+    AX_CHECK(a->head_dim || a->hidden % a->heads == 0, AX_EFORMAT,
+             "%s: hidden_size %lld does not divide by num_attention_heads %lld, and there is no "
+             "head_dim",
+             r->path, (long long)a->hidden, (long long)a->heads);
     a->tied = tied;
     a->attention_bias = attention ? AX_BIAS_ON : AX_BIAS_OFF;
     a->mlp_bias = mlp ? AX_BIAS_ON : AX_BIAS_OFF;
@@ -351,7 +383,7 @@ static ax_status read_llama(const reader *r, ax_hf_config *out)
     return read_rope(r, a);
 }
 
-// ---- ends, dtype
+// ---- ends
 
 // Ids outside of the vocabulary (defaults of a larger one, or -1 for none) never come.
 static ax_status read_ends(const reader *r, int64_t vocab, char *text, size_t size)
@@ -370,22 +402,6 @@ static ax_status read_ends(const reader *r, int64_t vocab, char *text, size_t si
         n += (size_t)snprintf(text + n, size - n, "%s%lld", n ? "," : "", (long long)id);
         AX_CHECK(n < size, AX_EFORMAT, "%s: 'eos_token_id' has too many ids", r->path);
     }
-    return AX_OK;
-}
-
-static ax_status read_dtype(const reader *r, ax_st_dtype *out)
-{
-    static const struct {
-        const char *name;
-        ax_st_dtype dtype;
-    } names[] = {{"float16", AX_ST_F16}, {"bfloat16", AX_ST_BF16}};
-    const char *name, *older;
-    AX_TRY(get_text(r, r->root, "torch_dtype", "float32", &older));
-    AX_TRY(get_text(r, r->root, "dtype", older, &name));
-    *out = AX_ST_F32;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(name, names[i].name) == 0)
-            *out = names[i].dtype;
     return AX_OK;
 }
 
@@ -418,6 +434,25 @@ static ax_status read_kind(const reader *r, ax_arch *a)
     return AX_OK;
 }
 
+// What ax_arch_check would say in the words of our keys, without the file.
+static ax_status check_numbers(const reader *r, const ax_arch *a)
+{
+    int64_t head = a->head_dim ? a->head_dim : a->hidden / a->heads;
+    AX_CHECK(a->kind == AX_GPT || head % 2 == 0, AX_EFORMAT,
+             "%s: heads are %lld wide: rotary positions turn pairs", r->path, (long long)head);
+    AX_CHECK(a->rope_scaling == AX_ROPE_PLAIN || a->rope_factor >= 1, AX_EFORMAT,
+             "%s: 'factor' is %g; it must be at least 1", r->path, a->rope_factor);
+    AX_CHECK(a->rope_scaling != AX_ROPE_LLAMA3 || (a->rope_low > 0 && a->rope_high > a->rope_low),
+             AX_EFORMAT,
+             "%s: 'high_freq_factor' %g must be above 'low_freq_factor' %g, and both above 0",
+             r->path, a->rope_high, a->rope_low);
+    AX_CHECK(a->rope_theta >= 1, AX_EFORMAT, "%s: 'rope_theta' is %g; it must be at least 1",
+             r->path, a->rope_theta);
+    AX_CHECK(a->norm_eps >= 0 && a->norm_eps <= 1, AX_EFORMAT, "%s: the epsilon of norms is %g",
+             r->path, a->norm_eps);
+    return AX_OK;
+}
+
 static ax_status read_config(const reader *r, ax_hf_config *out)
 {
     AX_TRY(read_kind(r, &out->arch));
@@ -426,7 +461,7 @@ static ax_status read_config(const reader *r, ax_hf_config *out)
     AX_TRY(kind == AX_GPT ? read_gpt(r, out) : read_llama(r, out));
     AX_TRY(get_real(r, r->root, "initializer_range", 0.02, &out->arch.init_std));
     AX_TRY(read_ends(r, out->arch.vocab, out->eos, sizeof out->eos));
-    AX_TRY(read_dtype(r, &out->dtype));
+    AX_TRY(check_numbers(r, &out->arch));
     AX_TRY(ax_arch_check(&out->arch));
     warn_of_keys(r, kind);
     if (out->arch.seq < out->positions && ax_log_current().rank == 0)

@@ -1,6 +1,8 @@
 #include "ckpt/hf_files.h"
 
 #include "ckpt/disk.h"
+#include "ckpt/hf.h"
+#include "ckpt/hf_floats.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -175,4 +177,25 @@ void ax_hf_files_close(ax_hf_files *f)
     free(f->list);
     free(f->where);
     *f = (ax_hf_files){0};
+}
+
+// The dtype that holds the values of both; F32 holds those of any, but for F64.
+static ax_st_dtype wider(ax_st_dtype a, ax_st_dtype b)
+{
+    return a == b ? a : AX_ST_F32;
+}
+
+ax_status ax_hf_read_dtype(const char *dir, ax_st_dtype *out)
+{
+    ax_hf_files f;
+    ax_st_dtype dtype = AX_ST_DTYPES;
+    AX_TRY(ax_hf_files_open(dir, &f));
+    for (int i = 0; i < f.count; i++) {
+        ax_st_dtype own = f.list[i].t->dtype;
+        if (ax_floats_known(own))
+            dtype = dtype == AX_ST_DTYPES ? own : wider(dtype, own);
+    }
+    ax_hf_files_close(&f);
+    *out = dtype == AX_ST_F16 || dtype == AX_ST_BF16 ? dtype : AX_ST_F32;
+    return AX_OK;
 }

@@ -84,8 +84,31 @@ static void add_entry(ax_text *json, const ax_st_tensor *t)
                 dtypes[t->dtype].name, shape, (long long)t->begin, (long long)t->end);
 }
 
+static int by_name(const void *left, const void *right)
+{
+    return strcmp(*(const char *const *)left, *(const char *const *)right);
+}
+
+// No file is written that the format forbids to read.
+static ax_status check_names(const ax_st_tensor *list, int count)
+{
+    const char **name = malloc((size_t)count * sizeof *name + 1);
+    AX_CHECK(name, AX_ENOMEM, "no memory for the names of %d tensors", count);
+    for (int i = 0; i < count; i++)
+        name[i] = list[i].name;
+    qsort(name, (size_t)count, sizeof *name, by_name);
+    const char *bad = NULL;
+    for (int i = 0; i < count && !bad; i++)
+        if ((i > 0 && strcmp(name[i - 1], name[i]) == 0) || strcmp(name[i], "__metadata__") == 0)
+            bad = name[i];
+    free(name);
+    AX_CHECK(!bad, AX_EUSAGE, "two tensors of a file would be called '%.80s'", bad);
+    return AX_OK;
+}
+
 ax_status ax_safetensors_layout(ax_st_tensor *list, int count, ax_text *json)
 {
+    AX_TRY(check_names(list, count));
     int64_t at = 0;
     // Some readers refuse a file that does not say which framework's layout it has.
     ax_text_add(json, "{\"__metadata__\":{\"format\":\"pt\"}");

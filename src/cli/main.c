@@ -21,7 +21,8 @@ const ax_verb ax_verbs[] = {
      "axonn eval model.init=out/book data.valid=other.txt --json", ax_cmd_eval},
     {"convert", "a Hugging Face directory to a checkpoint, a checkpoint or run to such a directory",
      "axonn convert llama-3.2-1b start\n"
-     "axonn convert out/book book-hf convert.dtype=bf16",
+     "axonn convert out/book book-hf convert.dtype=bf16\n"
+     "axonn convert llama-3.2-1b llama-fp16 convert.dtype=fp16",
      ax_cmd_convert},
     {"prepare", "text and JSON lines to token files, with document borders",
      "axonn prepare data.tokenizer=models/llama data.train=a.jsonl,b.jsonl.zst out=corpus\n"

@@ -133,7 +133,10 @@ static ax_status compile(const char *where, const char *text, size_t length, ax_
         AX_FAIL(AX_EFORMAT, "%s: regular expression: %s, near '%.*s'", where, (char *)message,
                 (int)(length - at < 40 ? length - at : 40), text + at);
     }
-    r->compiled = pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE) == 0;
+    // A pattern may forbid it, which is no error; the size tells.
+    size_t size = 0;
+    pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE);
+    r->compiled = pcre2_pattern_info(r->code, PCRE2_INFO_JITSIZE, &size) == 0 && size > 0;
     return AX_OK;
 }
 

@@ -232,34 +232,131 @@ static ax_status read_merges(const char *path, json_t **out)
     return st;
 }
 
-// GPT-2's two files leave unsaid what a tokenizer.json says.
-static json_t *gpt2_root(json_t *vocab, json_t *merges)
+// Whether tokenizer_config.json calls the text its bos_token, eos_token or the like.
+static bool has_role(const json_t *config, const char *content)
+{
+    const char *key;
+    json_t *value;
+    size_t i;
+    json_t *item;
+    json_object_foreach((json_t *)config, key, value)
+    {
+        size_t n = strlen(key);
+        if (strcmp(key, "additional_special_tokens") == 0)
+            json_array_foreach(value, i,
+                               item) if (json_is_string(item) &&
+                                         strcmp(json_string_value(item), content) == 0) return true;
+        const json_t *text = json_is_object(value) ? json_object_get(value, "content") : value;
+        if (n > 6 && strcmp(key + n - 6, "_token") == 0 && json_is_string(text) &&
+            strcmp(json_string_value(text), content) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void add_token(json_t *list, const char *content, json_int_t id, bool special)
+{
+    json_array_append_new(
+        list, json_pack("{s:I, s:s, s:b}", "id", id, "content", content, "special", (int)special));
+}
+
+// Newer directories list their added tokens in tokenizer_config.json, by id.
+static ax_status add_listed(const char *folder, const json_t *decoder, json_t *list)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)decoder, key, value)
+    {
+        int64_t id;
+        AX_CHECK(ax_parse_int(key, &id) && json_is_object(value), AX_EFORMAT,
+                 "%s/tokenizer_config.json: added_tokens_decoder: '%.40s' is no id with a token",
+                 folder, key);
+        json_t *token = json_copy(value);
+        json_object_set_new(token, "id", json_integer(id));
+        json_array_append_new(list, token);
+    }
+    return AX_OK;
+}
+
+// Older ones have a file of them, if they have any.
+static ax_status add_filed(const char *folder, const json_t *config, json_t *list)
+{
+    path_text path;
+    json_t *root, *value;
+    const char *key;
+    AX_TRY(join_path(folder, "added_tokens.json", path));
+    if (!is_file(path))
+        return AX_OK;
+    AX_TRY(load_json(path, 0, &root));
+    bool fine = json_is_object(root);
+    json_object_foreach(root, key, value)
+    {
+        fine = fine && json_is_integer(value);
+        add_token(list, key, json_integer_value(value), has_role(config, key));
+    }
+    json_decref(root);
+    AX_CHECK(fine, AX_EFORMAT, "%s: must hold tokens with their ids", path);
+    return AX_OK;
+}
+
+static bool is_listed(const json_t *list, const char *content)
+{
+    size_t i;
+    json_t *token;
+    json_array_foreach(list, i, token)
+    {
+        const char *text = json_string_value(json_object_get(token, "content"));
+        if (text && strcmp(text, content) == 0)
+            return true;
+    }
+    return false;
+}
+
+static ax_status list_added(const char *folder, const json_t *vocab, const json_t *config,
+                            json_t *list)
 {
     const char *end = "<|endoftext|>";
-    json_t *id = json_object_get(vocab, end), *added = json_array();
-    if (json_is_integer(id))
-        json_array_append_new(added, json_pack("{s:I, s:s, s:b}", "id", json_integer_value(id),
-                                               "content", end, "special", 1));
+    const json_t *id = json_object_get(vocab, end);
+    const json_t *decoder = json_object_get(config, "added_tokens_decoder");
+    if (json_is_object(decoder))
+        AX_TRY(add_listed(folder, decoder, list));
+    else
+        AX_TRY(add_filed(folder, config, list));
+    if (json_is_integer(id) && !is_listed(list, end))
+        add_token(list, end, json_integer_value(id), true);
+    return AX_OK;
+}
+
+// What GPT-2's two files leave unsaid and a tokenizer.json says. Takes over vocab and merges.
+static json_t *pair_root(json_t *vocab, json_t *merges, json_t *added, bool prefix)
+{
     return json_pack("{s:o, s:{s:s, s:b}, s:{s:s, s:b}, s:{s:s, s:o, s:o}}", "added_tokens", added,
-                     "pre_tokenizer", "type", "ByteLevel", "add_prefix_space", 0, "decoder", "type",
-                     "ByteLevel", "add_prefix_space", 0, "model", "type", "BPE", "vocab", vocab,
-                     "merges", merges);
+                     "pre_tokenizer", "type", "ByteLevel", "add_prefix_space", (int)prefix,
+                     "decoder", "type", "ByteLevel", "add_prefix_space", 0, "model", "type", "BPE",
+                     "vocab", vocab, "merges", merges);
 }
 
 static ax_status open_pair(const char *name, const char *vocab_path, const char *merges_path,
                            ax_tokenizer **out)
 {
-    json_t *vocab, *merges, *config = NULL;
-    AX_TRY(load_json(vocab_path, 0, &vocab));
-    ax_status st = read_config(name, &config);
+    json_t *vocab = NULL, *merges = NULL, *config = NULL, *added = json_array();
+    bool prefix = false;
+    ax_status st = load_json(vocab_path, 0, &vocab);
+    if (st == AX_OK)
+        st = read_config(name, &config);
     if (st == AX_OK)
         st = read_merges(merges_path, &merges);
-    if (st != AX_OK) {
-        json_decref(vocab);
-        json_decref(config);
-        return st;
-    }
-    return build(name, vocab_path, gpt2_root(vocab, merges), config, out);
+    if (st == AX_OK)
+        st = ax_json_bool(config, "add_prefix_space", false, name, &prefix);
+    if (st == AX_OK)
+        st = list_added(name, vocab, config, added);
+    if (st == AX_OK)
+        return build(name, vocab_path, pair_root(vocab, merges, added, prefix), config, out);
+    json_decref(vocab);
+    json_decref(merges);
+    json_decref(config);
+    json_decref(added);
+    return st;
 }
 
 static ax_status open_folder(const char *name, ax_tokenizer **out)

@@ -87,6 +87,9 @@ const ax_option ax_generate_option_table[] = {
 
 #define CONVERT(field) offsetof(ax_convert_options, field)
 const ax_option ax_convert_option_table[] = {
+    {"convert.to", AX_OPT_CHOICE, CONVERT(to), "auto", "auto|checkpoint|hf",
+     "what is made; auto: a Hugging Face directory of a checkpoint, and a checkpoint of such a "
+     "directory, or a directory again where convert.dtype or convert.shard_bytes is given"},
     {"convert.dtype", AX_OPT_CHOICE, CONVERT(dtype), "source", "source|fp32|fp16|bf16",
      "elements of an exported model; source: as the model came, fp32 once it was trained"},
     {"convert.shard_bytes", AX_OPT_INT, CONVERT(shard_bytes), "5G", "1..",
@@ -371,13 +374,20 @@ static ax_status set_key(void *ctx, const char *key, const char *value, const ch
     return ax_options_set(ctx, key, value, where);
 }
 
+// Whatever is wrong with a file that the user names is wrong use, as a wrong key is.
+static ax_status read_file(ax_run_config *c)
+{
+    ax_status st = ax_config_yaml_read(c->file, set_key, &c->options);
+    return st == AX_EFORMAT || st == AX_EIO ? AX_EUSAGE : st;
+}
+
 static ax_status load(int argc, char *const *argv, int words, ax_run_config *c)
 {
     AX_TRY(read_line(argc, argv, words, false, c));
     if (c->help)
         return AX_OK;
     if (c->file)
-        AX_TRY(ax_config_yaml_read(c->file, set_key, &c->options));
+        AX_TRY(read_file(c));
     AX_TRY(read_line(argc, argv, words, true, c));
     AX_TRY(apply_preset(c));
     return check_train(c);

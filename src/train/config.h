@@ -91,7 +91,14 @@ typedef enum ax_config_convert {
     AX_CONFIG_TO_BF16,
 } ax_config_convert;
 
+typedef enum ax_config_convert_to {
+    AX_CONFIG_TO_OTHER,
+    AX_CONFIG_TO_CHECKPOINT,
+    AX_CONFIG_TO_HF,
+} ax_config_convert_to;
+
 typedef struct ax_convert_options {
+    int64_t to;          // ax_config_convert_to
     int64_t dtype;       // ax_config_convert
     int64_t shard_bytes; // of an exported file, at most where a tensor fits
 } ax_convert_options;
@@ -121,8 +128,8 @@ typedef struct ax_run_config {
 } ax_run_config;
 
 // Parses the arguments behind the verb; at most `words` free words are accepted. The strings of
-// `argv` must outlive `c`, and `c` may not be moved: its tables point into it. AX_EUSAGE, AX_EIO,
-// AX_EFORMAT: one message that names the place; `c` then needs no fini.
+// `argv` must outlive `c`, and `c` may not be moved: its tables point into it. AX_EUSAGE, for a file
+// that is missing or malformed, too: one message that names the place; `c` then needs no fini.
 ax_status ax_config_load(int argc, char *const *argv, int words, ax_run_config *c);
 void ax_config_fini(ax_run_config *c); // a zeroed config is legal
 

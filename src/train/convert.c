@@ -1,13 +1,16 @@
 #include "train/convert.h"
 
+#include "base/log.h"
 #include "ckpt/ckpt.h"
 #include "ckpt/disk.h"
 #include "ckpt/hf.h"
+#include "ckpt/manifest.h"
 #include "comm/comm.h"
 #include "nn/shape.h"
 #include "train/config_yaml.h"
 #include "train/init_hf.h"
 #include "train/job.h"
+#include "train/lock.h"
 #include "train/ranks.h"
 
 #include <dirent.h>
@@ -21,24 +24,26 @@
 
 typedef struct convert {
     ax_run_config *config;
-    bool from_hf, untrained; // untrained: a checkpoint that a conversion made
-    char source[4096];       // the directory of tensors: behind a run's `latest`
-    char origin[4096];       // where the model's other files lie; "": nowhere
+    bool from_hf, to_hf;
+    char source[4096]; // the directory of tensors: behind a run's `latest`
+    char origin[4096]; // where the model's other files lie; "": nowhere
+    char came_as[8];   // convert.dtype that gives a converted model back as it was; "": not known
     char to[AX_PATH_MAX], parent[AX_PATH_MAX], tmp[AX_PATH_MAX];
     ax_hf_config hf;
     ax_st_dtype dtype;
     ax_grid_shape grid;
     ax_layout layout;
     int ranks;
-    bool made; // rank 0: `tmp` is there, by us
+    ax_lock lock; // rank 0
+    bool made;    // rank 0: `tmp` is there, by us
 } convert;
 
 // ---- the source
 
-static bool has_config(const char *dir)
+static bool has_file(const char *dir, const char *name)
 {
     char path[AX_PATH_MAX];
-    return ax_disk_join(path, dir, "config.json") == AX_OK && access(path, F_OK) == 0;
+    return ax_disk_join(path, dir, name) == AX_OK && access(path, F_OK) == 0;
 }
 
 // A checkpoint's model; where its other files lie is in the same text.
@@ -46,8 +51,10 @@ static ax_status take_key(void *ctx, const char *key, const char *value, const c
 {
     convert *v = ctx;
     ax_options *o = &v->config->options;
-    if (strcmp(key, "model.init") == 0 && !v->origin[0] && has_config(value))
+    if (strcmp(key, "model.init") == 0 && !v->origin[0] && has_file(value, "config.json"))
         snprintf(v->origin, sizeof v->origin, "%s", value);
+    if (strcmp(key, "convert.dtype") == 0 && strcmp(value, "source") != 0)
+        snprintf(v->came_as, sizeof v->came_as, "%s", value);
     bool model = strncmp(key, "model.", 6) == 0 && strcmp(key, "model.init") != 0 &&
                  strcmp(key, "model.preset") != 0;
     if ((!model && strcmp(key, "data.tokenizer") != 0) || !ax_options_find(o, key))
@@ -61,36 +68,68 @@ static ax_status read_checkpoint(convert *v)
 {
     ax_ckpt_info info;
     AX_TRY(ax_ckpt_read_info(v->source, &info));
-    if (has_config(v->source))
+    if (has_file(v->source, "config.json"))
         snprintf(v->origin, sizeof v->origin, "%s", v->source);
-    v->untrained = info.updates == 0 && v->origin[0];
     ax_status st = ax_config_yaml_parse(info.config, strlen(info.config), v->source, take_key, v);
+    if (info.updates > 0) // trained, it no longer fits what it was read from
+        v->came_as[0] = 0;
     ax_ckpt_info_fini(&info);
     return st;
 }
 
-// A checkpoint that came from a directory of fp16 goes back to fp16 without a loss; once it was
-// trained it would not.
+static ax_status choose_target(convert *v)
+{
+    const ax_run_config *c = v->config;
+    const ax_options *o = &c->options;
+    bool elements = ax_options_is_set(o, "convert.dtype"),
+         shards = ax_options_is_set(o, "convert.shard_bytes");
+    v->to_hf = c->convert.to == AX_CONFIG_TO_HF ||
+               (c->convert.to == AX_CONFIG_TO_OTHER && (!v->from_hf || elements || shards));
+    if (v->to_hf)
+        return AX_OK;
+    AX_CHECK(v->from_hf, AX_EUSAGE, "convert.to=checkpoint: %s is one already", v->source);
+    AX_CHECK(c->convert.dtype == AX_CONFIG_AS_SOURCE || c->convert.dtype == AX_CONFIG_TO_FP32,
+             AX_EUSAGE, "convert.dtype: a checkpoint holds fp32; leave the key out");
+    AX_CHECK(!shards, AX_EUSAGE,
+             "convert.shard_bytes: the weights of a checkpoint are one file; leave the key out");
+    return AX_OK;
+}
+
+static const struct {
+    const char *name;
+    ax_st_dtype dtype;
+} dtypes[] = {{"fp32", AX_ST_F32}, {"fp16", AX_ST_F16}, {"bf16", AX_ST_BF16}};
+
+// What the elements were goes with a checkpoint, as a setting: back they go without a loss.
 static ax_status choose_dtype(convert *v)
 {
-    static const ax_st_dtype asked[] = {AX_ST_F32, AX_ST_F32, AX_ST_F16, AX_ST_BF16};
-    ax_hf_config origin;
-    int64_t wish = v->config->convert.dtype;
-    v->dtype = asked[wish];
-    AX_CHECK(!v->from_hf || v->dtype == AX_ST_F32, AX_EUSAGE,
-             "convert.dtype: a checkpoint holds fp32; leave the key out");
-    if (v->from_hf || wish != AX_CONFIG_AS_SOURCE || !v->untrained)
-        return AX_OK;
-    AX_TRY(ax_hf_read_config(v->origin, &origin));
-    v->dtype = origin.dtype;
+    int64_t *wish = &v->config->convert.dtype;
+    const char *name = *wish == AX_CONFIG_AS_SOURCE ? v->came_as : "";
+    ax_st_dtype source = AX_ST_F32;
+    if (v->from_hf)
+        AX_TRY(ax_hf_read_dtype(v->source, &source));
+    v->dtype = *wish == AX_CONFIG_AS_SOURCE ? source : dtypes[*wish - AX_CONFIG_TO_FP32].dtype;
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(name, dtypes[i].name) == 0)
+            v->dtype = dtypes[i].dtype;
+        if (!v->to_hf && source == dtypes[i].dtype)
+            *wish = AX_CONFIG_TO_FP32 + i;
+    }
+    if (!v->to_hf)
+        v->dtype = AX_ST_F32;
     return AX_OK;
 }
 
 static ax_status read_source(convert *v, const char *from)
 {
     ax_run_config *c = v->config;
+    AX_CHECK(access(from, F_OK) == 0, AX_EUSAGE, "%s: %s", from, strerror(errno));
     AX_TRY(ax_job_checkpoint(from, v->source, sizeof v->source));
     v->from_hf = ax_hf_is(v->source);
+    AX_CHECK(v->from_hf || has_file(v->source, AX_MANIFEST_NAME), AX_EUSAGE,
+             "%s: no model is there: neither config.json of a Hugging Face directory, nor %s of a "
+             "checkpoint, nor `latest` of a run",
+             v->source, AX_MANIFEST_NAME);
     if (v->from_hf) {
         snprintf(v->origin, sizeof v->origin, "%s", v->source);
         AX_TRY(ax_init_hf(v->source, c, &v->hf));
@@ -98,6 +137,7 @@ static ax_status read_source(convert *v, const char *from)
         AX_TRY(read_checkpoint(v));
     }
     AX_TRY(ax_arch_check(&c->arch));
+    AX_TRY(choose_target(v));
     return choose_dtype(v);
 }
 
@@ -123,33 +163,79 @@ static ax_status set_places(convert *v, const char *to)
     return ax_disk_join(v->tmp, v->parent, name);
 }
 
-static ax_status check_target(const convert *v)
+static bool is_our_file(const char *name)
 {
-    struct stat there;
-    AX_CHECK(lstat(v->to, &there) != 0, AX_EUSAGE, "%s: exists; convert to a new name", v->to);
-    AX_CHECK(lstat(v->tmp, &there) != 0, AX_EUSAGE,
-             "%s: another conversion writes there or was killed; remove it if none runs", v->tmp);
-    return AX_OK;
+    static const char *const ends[] = {".safetensors", ".json", ".txt", ".model", ".jinja"};
+    size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        size_t k = strlen(ends[i]);
+        if (n > k && strcmp(name + n - k, ends[i]) == 0)
+            return true;
+    }
+    return false;
 }
 
-// The directory is ours: check_target saw that there was none.
-static void remove_target(const convert *v)
+// A directory that holds only what a conversion writes; any other stays as it is.
+static void remove_ours(const char *dir)
 {
-    DIR *d = v->made ? opendir(v->tmp) : NULL;
-    for (const struct dirent *e; d && (e = readdir(d));)
+    DIR *d = opendir(dir);
+    bool ours = d != NULL;
+    for (const struct dirent *e; ours && (e = readdir(d));)
+        ours =
+            is_our_file(e->d_name) || strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
+    if (ours)
+        rewinddir(d);
+    for (const struct dirent *e; ours && (e = readdir(d));)
         unlinkat(dirfd(d), e->d_name, 0);
     if (d)
         closedir(d);
-    if (v->made)
-        rmdir(v->tmp);
+    if (ours)
+        rmdir(dir);
+}
+
+// Nobody else writes there: the lock is ours. A checkpoint has a temporary name of its own inside.
+static ax_status remove_stale(const convert *v)
+{
+    struct stat there;
+    char inner[AX_PATH_MAX], name[AX_PATH_MAX];
+    snprintf(name, sizeof name, ".tmp-%.4000s", strrchr(v->tmp, '/') + 1);
+    AX_TRY(ax_disk_join(inner, v->parent, name));
+    const char *const left[] = {v->tmp, inner};
+    for (int i = 0; i < 2; i++) {
+        if (lstat(left[i], &there) != 0)
+            continue;
+        remove_ours(left[i]);
+        AX_CHECK(lstat(left[i], &there) != 0, AX_EUSAGE,
+                 "%s: is in the way, and not all of it is a conversion's; move it away", left[i]);
+        ax_log(AX_LOG_WARN, "convert", "%s: removed what a killed conversion left", left[i]);
+    }
+    return AX_OK;
+}
+
+static ax_status claim_target(convert *v)
+{
+    struct stat there;
+    char path[AX_PATH_MAX], name[AX_PATH_MAX];
+    const char *slash = strrchr(v->to, '/');
+    AX_CHECK(lstat(v->to, &there) != 0, AX_EUSAGE, "%s: exists; convert to a new name", v->to);
+    AX_CHECK(stat(v->parent, &there) == 0 && S_ISDIR(there.st_mode), AX_EUSAGE,
+             "%s: there is no directory %s to put it into", v->to, v->parent);
+    snprintf(name, sizeof name, ".%.4000s.lock", slash ? slash + 1 : v->to);
+    AX_TRY(ax_disk_join(path, v->parent, name));
+    AX_TRY(ax_lock_take(path, v->to, &v->lock));
+    // Whoever held the lock until now may have finished it.
+    AX_CHECK(lstat(v->to, &there) != 0, AX_EUSAGE, "%s: exists; convert to a new name", v->to);
+    return remove_stale(v);
 }
 
 static ax_status take_name(const convert *v)
 {
+    struct stat there;
     AX_TRY(ax_disk_sync_dir(v->tmp));
-    AX_CHECK(renameat2(AT_FDCWD, v->tmp, AT_FDCWD, v->to, RENAME_NOREPLACE) == 0, AX_EIO,
-             "%s: cannot give it its name: %s; the result is in %s", v->to, strerror(errno),
-             v->tmp);
+    int failed = renameat2(AT_FDCWD, v->tmp, AT_FDCWD, v->to, RENAME_NOREPLACE);
+    if (failed && (errno == EINVAL || errno == ENOSYS)) // not on every file system
+        failed = lstat(v->to, &there) == 0 || rename(v->tmp, v->to);
+    AX_CHECK(!failed, AX_EIO, "%s: cannot give it its name: %s", v->to, strerror(errno));
     return ax_disk_sync_dir(v->parent);
 }
 
@@ -221,7 +307,7 @@ static ax_status finish(const convert *v)
 {
     const char *tokenizer = v->config->data.tokenizer;
     if (v->origin[0])
-        AX_TRY(ax_hf_copy_companions(v->origin, v->tmp, v->from_hf));
+        AX_TRY(ax_hf_copy_companions(v->origin, v->tmp, !v->to_hf));
     if (!ax_hf_has_tokenizer(v->tmp) && ax_hf_has_tokenizer(tokenizer))
         AX_TRY(ax_hf_copy_companions(tokenizer, v->tmp, false));
     return take_name(v);
@@ -231,15 +317,17 @@ static ax_status transfer(convert *v, holder *h)
 {
     ax_comm *world = h->grid.world;
     bool first = world->rank == 0;
-    if (v->from_hf) {
+    if (v->from_hf)
         AX_TRY(ax_hf_load(v->source, &v->hf, &h->params, &h->grid, &h->dev));
+    else
+        AX_TRY(ax_ckpt_load(v->source, &h->params, &h->grid, &h->dev, false));
+    if (v->to_hf) {
+        AX_TRY(ax_comm_agree(world, first ? make_directory(v) : AX_OK));
+        AX_TRY(save_hf(v, h));
+    } else {
         AX_TRY(save_checkpoint(v, h));
         if (first)
             v->made = true;
-    } else {
-        AX_TRY(ax_ckpt_load(v->source, &h->params, &h->grid, &h->dev, false));
-        AX_TRY(ax_comm_agree(world, first ? make_directory(v) : AX_OK));
-        AX_TRY(save_hf(v, h));
     }
     return ax_comm_agree(world, first ? finish(v) : AX_OK);
 }
@@ -248,12 +336,16 @@ static ax_status convert_rank(void *ctx, ax_comm *world)
 {
     convert *v = ctx;
     holder h = {0};
-    AX_TRY(ax_comm_agree(world, world->rank == 0 ? check_target(v) : AX_OK));
-    ax_status st = ax_comm_agree(world, hold(v, world, &h));
+    bool first = world->rank == 0;
+    ax_status st = ax_comm_agree(world, first ? claim_target(v) : AX_OK);
+    if (st == AX_OK)
+        st = ax_comm_agree(world, hold(v, world, &h));
     if (st == AX_OK)
         st = transfer(v, &h);
-    if (st != AX_OK && world->rank == 0)
-        remove_target(v);
+    if (st != AX_OK && first && v->made)
+        remove_ours(v->tmp);
+    if (first)
+        ax_lock_release(&v->lock);
     let_go(&h);
     return st;
 }
@@ -324,7 +416,7 @@ ax_status ax_convert(ax_run_config *c, const char *from, const char *to, ax_conv
     if (st == AX_OK)
         *out = (ax_convert_result){.dtype = ax_st_dtype_name(v->dtype),
                                    .parameters = ax_arch_parameters(&c->arch),
-                                   .to_hf = !v->from_hf};
+                                   .to_hf = v->to_hf};
     free(v);
     return st;
 }

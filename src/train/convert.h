@@ -1,11 +1,13 @@
-// From a Hugging Face directory to a checkpoint, and back.
+// From a Hugging Face directory to a checkpoint, and back; or to such a directory in other elements.
 //
-//     AX_TRY(ax_convert(&config, "gpt2", "runs/start"));         // HF -> checkpoint
+//     AX_TRY(ax_convert(&config, "gpt2", "start"));              // HF -> checkpoint
 //     AX_TRY(ax_convert(&config, "runs/tuned", "tuned-hf"));     // run or checkpoint -> HF
+//     AX_TRY(ax_convert(&config, "llama", "llama-bf16"));        // HF -> HF, with convert.dtype
 //
 // Every rank reads and writes the slices that the grid gives it (auto: cut over z); only weights
-// are held, in fp32. The target must not exist: it is written beside, under `.tmp-NAME`, and
-// renamed when all of it is on disk. What a killed conversion leaves is named and must be removed.
+// are held, in fp32. The target must not exist: under a lock, `.NAME.lock` beside it, it is written
+// as `.tmp-NAME` and renamed when all of it is on disk. What a killed conversion left under that
+// name is removed first.
 #pragma once
 #include "train/config.h"
 
@@ -16,5 +18,6 @@ typedef struct ax_convert_result {
 } ax_convert_result;
 
 // Not collective; returns when every rank of this process has ended. Sets c's model keys to those
-// of the source. AX_EUSAGE: keys that do not fit, a target that exists.
+// of the source. AX_EUSAGE: keys that do not fit, a source that is no model, a target that exists or
+// is being written by another process.
 ax_status ax_convert(ax_run_config *c, const char *from, const char *to, ax_convert_result *out);

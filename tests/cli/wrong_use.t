@@ -81,12 +81,26 @@ $ printf 'train:\n  steps: three\n' >c.yaml; axonn train --config c.yaml
 [2]
 $ printf 'train: {steps: 3\n' >d.yaml; axonn train --config d.yaml
 ! axonn: error: d.yaml:2:1: not valid YAML: did not find expected ',' or '}'
-[1]
+[2]
 $ printf 'train:\n  steps:\n' >e.yaml; axonn train --config e.yaml
 ! axonn: error: e.yaml:2:3: train.steps has no value
-[1]
+[2]
 
 # The line wins over the file.
 $ printf 'train:\n  steps: 3\n' >f.yaml; axonn train --config f.yaml train.steps=none
 ! axonn: error: command line: train.steps=none: the value must be an integer in 1..
+[2]
+
+# Whatever is wrong with a configuration is wrong use.
+$ printf 'train: [1, {}]\n' >g.yaml; axonn train --config g.yaml
+! axonn: error: g.yaml:1:12: an item of a list must be a plain value
+[2]
+$ printf 'a: \377\n' >h.yaml; axonn train --config h.yaml
+! axonn: error: h.yaml:1:4: not valid YAML: invalid leading UTF-8 octet
+[2]
+$ printf '%%YAML 7\n' >i.yaml; axonn eval --config i.yaml
+! axonn: error: i.yaml:1:8: not valid YAML: did not find expected digit or '.' character
+[2]
+$ mkdir j.yaml; axonn train --config j.yaml
+! axonn: error: j.yaml: Is a directory
 [2]

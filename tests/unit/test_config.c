@@ -67,7 +67,7 @@ static void refuses_yaml(const char *text, const char *message)
 {
     write_file("a.yaml", text);
     ax_status st = LOAD("--config", "a.yaml");
-    assert_true(st == AX_EFORMAT || st == AX_EUSAGE);
+    assert_int_equal(st, AX_EUSAGE);
     assert_string_equal(ax_error_text(), message);
 }
 
@@ -176,7 +176,7 @@ static void a_bad_command_line_gets_one_clear_message(void **state)
             "--KEY VALUE",
             "-x");
     REFUSES(AX_EUSAGE, "nowhere.yaml: No such file or directory", "--config", "nowhere.yaml");
-    REFUSES(AX_EIO, ".: Is a directory", "--config", ".");
+    REFUSES(AX_EUSAGE, ".: Is a directory", "--config", ".");
     REFUSES(AX_EUSAGE, "train.min_lr=0.1 is above train.lr=0.01", "train.lr=0.01",
             "train.min_lr=0.1");
     REFUSES(AX_EUSAGE, "train.micro_batch=9 is above train.batch=8", "train.micro_batch=9");
@@ -226,13 +226,13 @@ static void bytes_that_are_no_yaml_name_line_and_column(void **state)
 {
     (void)state;
     write_file("a.yaml", "train:\n  lr: [1, 2\nx: 1\n");
-    assert_int_equal(LOAD("--config", "a.yaml"), AX_EFORMAT);
+    assert_int_equal(LOAD("--config", "a.yaml"), AX_EUSAGE);
     assert_ptr_equal(strstr(ax_error_text(), "a.yaml:3:"), ax_error_text());
     write_file("a.yaml", "grid: x=1\nout: \xff\n");
-    assert_int_equal(LOAD("--config", "a.yaml"), AX_EFORMAT);
+    assert_int_equal(LOAD("--config", "a.yaml"), AX_EUSAGE);
     assert_ptr_equal(strstr(ax_error_text(), "a.yaml:2:6: not valid YAML"), ax_error_text());
     write_file("a.yaml", "grid:\tx: 1\n\t- 2\n");
-    assert_int_equal(LOAD("--config", "a.yaml"), AX_EFORMAT);
+    assert_int_equal(LOAD("--config", "a.yaml"), AX_EUSAGE);
 }
 
 static void an_empty_file_sets_nothing(void **state)
@@ -251,7 +251,7 @@ static void deep_nesting_is_refused_not_followed(void **state)
         ax_text_add(&t, "{a: ");
     write_file("a.yaml", t.text);
     ax_text_fini(&t);
-    assert_int_equal(LOAD("--config", "a.yaml"), AX_EFORMAT);
+    assert_int_equal(LOAD("--config", "a.yaml"), AX_EUSAGE);
     assert_non_null(strstr(ax_error_text(), "the key is too long"));
 }
 

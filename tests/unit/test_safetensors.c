@@ -92,6 +92,20 @@ static void malformed_files_are_refused_by_file_and_tensor(void **state)
         {"{\"__metadata__\":{\"n\":1}}", 0, "not a string", "'n'"},
         {"{\"__metadata__\":[]}", 0, "not an object", "__metadata__"},
         {" {}", 0, "does not begin with '{'", ""},
+        {"\xef\xbb\xbf{}", 0, "does not begin with '{'", ""},
+        {"[]", 0, "does not begin with '{'", ""},
+        {"{" T("a", "F6_E2M3", "[3]", "0", "2") "}", 2, "no whole number", "'a'"},
+        {"{" T("a", "U8", "[]", "0", "0") "}", 0, "do not hold its 1 bytes", "'a'"},
+        {"{" T("a", "U8", "[0]", "0", "1") "}", 1, "do not hold its 0 bytes", "'a'"},
+        {"{" T("a", "U8", "[0]", "1", "1") "," T("b", "U8", "[2]", "0", "2") "}", 2, "overlaps",
+         "'a'"},
+        {"{" T("a", "U8", "[4294967296,4294967296,0]", "0", "0") "}", 0, "or too many", "'a'"},
+        {"{" T("a", "U8", "[1]", "0", "9223372036854775807") "}", 8, "do not hold", "'a'"},
+        {"{\"a\":{\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "unknown dtype", "'a'"},
+        {"{\"a\":{\"dtype\":\"U8\",\"data_offsets\":[0,1]}}", 1, "not an array", "'a'"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1]}}", 1, "not two offsets", "'a'"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0.0,1.0]}}", 1,
+         "not two offsets", "'a'"},
         {"{} x", 0, "not valid", ""},
         {"{", 0, "not valid", ""},
         {"{\"\xff\":1}", 0, "not valid", ""},
@@ -197,18 +211,23 @@ static void what_is_written_is_read_back(void **state)
     list[0].shape[0] = INT64_MAX / 2;
     assert_int_equal(ax_safetensors_create(path, list, COUNT), AX_EUSAGE);
     assert_non_null(strstr(ax_error_text(), "'w' is too large"));
+    list[0] = list[2];
+    assert_int_equal(ax_safetensors_create(path, list, COUNT), AX_EUSAGE);
+    assert_non_null(strstr(ax_error_text(), "called 's'"));
+    list[0].name = "__metadata__";
+    assert_int_equal(ax_safetensors_create(path, list, COUNT), AX_EUSAGE);
 }
 
 static void a_header_that_is_too_large_is_not_written(void **state)
 {
     enum { NAME = 1 << 20, COUNT = 100 };
-    char *name = malloc(NAME + 1);
+    char *name = malloc(NAME + COUNT + 1);
     ax_st_tensor list[COUNT];
     assert_non_null(name);
-    memset(name, 'n', NAME);
-    name[NAME] = 0;
+    memset(name, 'n', NAME + COUNT);
+    name[NAME + COUNT] = 0;
     for (int i = 0; i < COUNT; i++)
-        list[i] = (ax_st_tensor){.name = name, .dtype = AX_ST_F32};
+        list[i] = (ax_st_tensor){.name = name + i, .dtype = AX_ST_F32};
     assert_int_equal(ax_safetensors_create(*state, list, COUNT), AX_EUNSUPPORTED);
     assert_non_null(strstr(ax_error_text(), "the format allows 100000000"));
     free(name);

@@ -1,4 +1,5 @@
 // Ids and decoded texts against those that the Hugging Face library gave, in tests/golden.
+#include "base/log.h"
 #include "data/tokenizer.h"
 
 #include <jansson.h>
@@ -209,6 +210,140 @@ static void a_long_word_has_the_ids_of_the_library(void **state)
     free(text);
 }
 
+// ---- two files instead of one
+
+static void write_to(const char *folder, const char *name, const char *text)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+// vocab.json and merges.txt, as GPT-2 has them, of gpt2.json.
+static void write_pair(const char *folder)
+{
+    json_t *root = load("gpt2.json"), *merge;
+    const json_t *model = json_object_get(root, "model");
+    char *vocab = json_dumps(json_object_get(model, "vocab"), 0), path[4096];
+    size_t i;
+    write_to(folder, "vocab.json", vocab);
+    snprintf(path, sizeof path, "%s/merges.txt", folder);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f, "#version: 0.2\n");
+    json_array_foreach(json_object_get(model, "merges"), i, merge)
+    {
+        if (json_is_string(merge))
+            fprintf(f, "%s\n", json_string_value(merge));
+        else
+            fprintf(f, "%s %s\n", json_string_value(json_array_get(merge, 0)),
+                    json_string_value(json_array_get(merge, 1)));
+    }
+    assert_int_equal(fclose(f), 0);
+    free(vocab);
+    json_decref(root);
+}
+
+static void remove_folder(const char *folder)
+{
+    char command[4200];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
+static void vocab_and_merges_are_the_same_tokenizer_as_the_json(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/test_tokenizer_XXXXXX", *line = NULL;
+    size_t room = 0;
+    kind k;
+    int bad = 0;
+    assert_non_null(mkdtemp(folder));
+    write_pair(folder);
+    assert_int_equal(ax_tokenizer_open(folder, &k.tokenizer), AX_OK);
+    assert_int_equal(ax_encoder_open(k.tokenizer, AX_LITERALS_ARE_TEXT, &k.text), AX_OK);
+    assert_int_equal(ax_encoder_open(k.tokenizer, AX_LITERALS_ARE_TOKENS, &k.tokens), AX_OK);
+    FILE *f = lines_of("hostile.jsonl");
+    while (getline(&line, &room, f) > 0) {
+        json_t *row = json_loads(line, JSON_ALLOW_NUL, NULL);
+        const char *hex = json_string_value(json_object_get(row, "hex"));
+        char *text = malloc(strlen(hex) / 2 + 1);
+        size_t n = from_hex(hex, text);
+        bad += check_row(&k, json_object_get(row, "gpt2"), hex, text, n);
+        free(text);
+        json_decref(row);
+    }
+    assert_int_equal(bad, 0);
+    free(line);
+    fclose(f);
+    ax_encoder_close(k.text);
+    ax_encoder_close(k.tokens);
+    ax_tokenizer_close(k.tokenizer);
+    remove_folder(folder);
+}
+
+static void encode_as_tokens(const char *folder, const char *text, ax_tokenizer **t, ax_ids *ids)
+{
+    ax_encoder *e;
+    assert_int_equal(ax_tokenizer_open(folder, t), AX_OK);
+    assert_int_equal(ax_encoder_open(*t, AX_LITERALS_ARE_TOKENS, &e), AX_OK);
+    ids->count = 0;
+    assert_int_equal(ax_encoder_encode(e, text, strlen(text), ids), AX_OK);
+    ax_encoder_close(e);
+}
+
+// The ids are those of GPT2TokenizerFast on the same directories.
+static void what_stands_beside_vocab_and_merges_is_read(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/test_tokenizer_XXXXXX";
+    static const char text[] = "the<pad>the<|endoftext|><fact>";
+    ax_tokenizer *t;
+    ax_ids ids = {0};
+    assert_non_null(mkdtemp(folder));
+    write_pair(folder);
+    write_to(folder, "added_tokens.json", "{\"<pad>\":700,\"<fact>\":701}");
+    write_to(folder, "tokenizer_config.json",
+             "{\"pad_token\":\"<pad>\",\"add_prefix_space\":true}");
+    encode_as_tokens(folder, text, &t, &ids);
+    int32_t the = ax_tokenizer_find(t, "\xC4\xA0the"), end = ax_tokenizer_eod(t);
+    assert_true(the > 0 && end >= 0);
+    assert_int_equal(ax_tokenizer_vocab(t), 702);
+    assert_true(ax_tokenizer_is_special(t, 700) && !ax_tokenizer_is_special(t, 701));
+    const int32_t want[] = {the, 700, the, end, 701};
+    assert_int_equal(ids.count, 5);
+    assert_memory_equal(ids.id, want, sizeof want);
+    ax_tokenizer_close(t);
+
+    write_to(folder, "tokenizer_config.json",
+             "{\"added_tokens_decoder\":{\"700\":{\"content\":\"<fact>\",\"special\":false},"
+             "\"701\":{\"content\":\"<pad>\",\"special\":true,\"lstrip\":true}}}");
+    encode_as_tokens(folder, "a <pad>", &t, &ids);
+    assert_int_equal(ids.count, 2);
+    assert_int_equal(ids.id[0], ax_tokenizer_find(t, "a"));
+    assert_int_equal(ids.id[1], 701);
+    ax_tokenizer_close(t);
+
+    static const char *const bad[] = {"{\"added_tokens_decoder\":{\"x\":{}}}",
+                                      "{\"added_tokens_decoder\":{\"7\":3}}",
+                                      "{\"add_prefix_space\":3}"};
+    ax_log_setup((ax_log_config){.ranks = 1, .muted = true});
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        write_to(folder, "tokenizer_config.json", bad[i]);
+        assert_int_equal(ax_tokenizer_open(folder, &t), AX_EFORMAT);
+    }
+    write_to(folder, "tokenizer_config.json", "{}");
+    write_to(folder, "added_tokens.json", "[1]");
+    assert_int_equal(ax_tokenizer_open(folder, &t), AX_EFORMAT);
+    write_to(folder, "added_tokens.json", "{\"<pad>\":\"x\"}");
+    assert_int_equal(ax_tokenizer_open(folder, &t), AX_EFORMAT);
+    ax_ids_fini(&ids);
+    remove_folder(folder);
+}
+
 // ---- every component
 
 static json_t *with_parts(const json_t *base, json_t *parts)
@@ -280,6 +415,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hostile_texts_have_the_ids_of_the_library),
         cmocka_unit_test(a_long_word_has_the_ids_of_the_library),
+        cmocka_unit_test(vocab_and_merges_are_the_same_tokenizer_as_the_json),
+        cmocka_unit_test(what_stands_beside_vocab_and_merges_is_read),
         cmocka_unit_test(every_component_gives_the_ids_and_texts_of_the_library),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -311,6 +311,45 @@ static void steps_that_multiply_a_text_are_refused(void **state)
     }
 }
 
+// (*NO_JIT) takes the way of machines where no code may be generated.
+static void every_limit_of_a_pattern_names_the_byte(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pattern, *why;
+    } cases[] = {
+        {"(*NO_JIT)(x+x+)+[yw]", "the match limit"},
+        {"(*NO_JIT)(?:x|y)*[yw]", "the depth limit"},
+        {"(*NO_JIT)((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((x|y)))))))))))))))))"
+         ")))))))))))))))))))))))))))))))))))))))))))*[yw]",
+         "the heap limit"},
+        {"(?:x|y)*[yw]", "the stack limit"},
+    };
+    enum { LENGTH = 1 << 20 };
+    char *text = malloc(LENGTH), json[1024], want[128];
+    memset(text, 'x', LENGTH);
+    memcpy(text, "zz", 2);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ax_tokenizer *t;
+        ax_ids ids = {0};
+        int n = snprintf(json, sizeof json,
+                         "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"%s\"},"
+                         "\"behavior\":\"Isolated\"}," MODEL("{\"x\":0,\"z\":1}", "[]") "}",
+                         cases[i].pattern);
+        assert_int_equal(ax_tokenizer_parse("t.json", json, (size_t)n, &t), AX_OK);
+        ax_status st = ax_tokenizer_encode(t, text, LENGTH, &ids);
+        if (st != AX_EFORMAT)
+            fail_msg("%s: %s", cases[i].pattern, ax_status_name(st));
+        snprintf(want, sizeof want, "of the text: the split pattern met %s", cases[i].why);
+        if (!strstr(ax_error_text(), want) || strncmp(ax_error_text(), "byte ", 5) != 0)
+            fail_msg("%s: '%s'", cases[i].pattern, ax_error_text());
+        assert_int_equal(ids.count, 0);
+        ax_ids_fini(&ids);
+        ax_tokenizer_close(t);
+    }
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -324,6 +363,7 @@ int main(void)
         cmocka_unit_test(a_pattern_that_runs_away_names_the_byte),
         cmocka_unit_test(a_decoder_that_runs_away_is_refused),
         cmocka_unit_test(steps_that_multiply_a_text_are_refused),
+        cmocka_unit_test(every_limit_of_a_pattern_names_the_byte),
     };
     return cmocka_run_group_tests(tests, mute, NULL);
 }
