@@ -396,6 +396,40 @@ static ax_status index_added(ax_tokenizer *t, int32_t i)
     return ax_trie_add(&t->normal_trie, a->normal.text, a->normal.length, i);
 }
 
+static ax_status add_token(ax_tokenizer *t, const json_t *o, const char *where,
+                           const ax_spell_map *map)
+{
+    int32_t i = (int32_t)t->addeds++;
+    AX_TRY(read_one_added(o, (size_t)i, where, &t->added[i]));
+    AX_TRY(place_added(t, &t->added[i], map, where));
+    return index_added(t, i);
+}
+
+static int by_text(const void *left, const void *right)
+{
+    const ax_added *a = *(const ax_added *const *)left, *b = *(const ax_added *const *)right;
+    if (a->length != b->length)
+        return a->length < b->length ? -1 : 1;
+    return memcmp(a->text, b->text, a->length);
+}
+
+// Which of two tokens with one text says its id, and how it is cut out, would be a guess.
+static ax_status check_added(const ax_tokenizer *t, const char *where)
+{
+    const ax_added **list = malloc(((size_t)t->addeds + 1) * sizeof(ax_added *));
+    ax_status st = AX_OK;
+    AX_CHECK(list, AX_ENOMEM, "%s: no memory for its added tokens", where);
+    for (int64_t i = 0; i < t->addeds; i++)
+        list[i] = &t->added[i];
+    qsort(list, (size_t)t->addeds, sizeof(ax_added *), by_text);
+    for (int64_t i = 1; st == AX_OK && i < t->addeds; i++)
+        if (by_text(&list[i - 1], &list[i]) == 0)
+            st = ax_fail(AX_EFORMAT, __FILE__, __LINE__, "%s: added token '%.80s' stands twice",
+                         where, list[i]->text);
+    free(list);
+    return st;
+}
+
 static ax_status read_added(ax_tokenizer *t, const json_t *list, const char *where)
 {
     size_t n = json_array_size(list);
@@ -404,16 +438,10 @@ static ax_status read_added(ax_tokenizer *t, const json_t *list, const char *whe
     AX_CHECK(t->added, AX_ENOMEM, "%s: no memory for its added tokens", where);
     AX_TRY(ax_spell_map_build(&map, t->bpe.spelling, t->bpe.ids));
     ax_status st = AX_OK;
-    for (size_t i = 0; st == AX_OK && i < n; i++) {
-        ax_added *a = &t->added[t->addeds++];
-        st = read_one_added(json_array_get(list, i), i, where, a);
-        if (st == AX_OK)
-            st = place_added(t, a, &map, where);
-        if (st == AX_OK)
-            st = index_added(t, (int32_t)i);
-    }
+    for (size_t i = 0; st == AX_OK && i < n; i++)
+        st = add_token(t, json_array_get(list, i), where, &map);
     free(map.slot);
-    return st;
+    return st == AX_OK ? check_added(t, where) : st;
 }
 
 // ---- what stands around the model
@@ -448,6 +476,15 @@ static ax_status read_processor(ax_tokenizer *t, const json_t *o, int depth, con
     return AX_OK;
 }
 
+static ax_status check_version(const json_t *root, const char *where)
+{
+    const json_t *version = json_object_get(root, "version");
+    const char *text = json_is_string(version) ? json_string_value(version) : "?";
+    AX_CHECK(!version || strcmp(text, "1.0") == 0, AX_EUNSUPPORTED,
+             "%s: version '%.20s' is not supported, only '1.0'", where, text);
+    return AX_OK;
+}
+
 static void note_unused(const json_t *root, const char *where)
 {
     static const char *const keys[] = {"truncation", "padding"};
@@ -464,6 +501,7 @@ ax_status ax_tokenizer_read(ax_tokenizer *t, const json_t *root, const char *whe
     AX_CHECK(json_is_object(root), AX_EFORMAT, "%s: not a JSON object", where);
     AX_CHECK(!added || json_is_null(added) || json_is_array(added), AX_EFORMAT,
              "%s: added_tokens must be a list", where);
+    AX_TRY(check_version(root, where));
     AX_TRY(ax_steps_read(t, root, where));
     AX_TRY(read_model(t, json_object_get(root, "model"), added, where));
     AX_TRY(read_added(t, added, where));

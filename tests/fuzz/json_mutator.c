@@ -190,6 +190,8 @@ static void change(places *p)
 size_t json_mutate(uint8_t *data, size_t size, size_t room, unsigned seed)
 {
     static places p;
+    if (room == 0) // nothing fits, and libFuzzer would stop there
+        return 0;
     p.seed = seed;
     p.count = 0;
     json_t *root = draw(&p, 6) ? json_loadb((const char *)data, size, JSON_ALLOW_NUL, NULL) : NULL;

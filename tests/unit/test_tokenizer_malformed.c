@@ -129,6 +129,11 @@ static void added_tokens_must_agree_with_the_vocabulary(void **state)
          "t.json: 'b' and the added token 'x' have the same id 1"},
         {"{\"added_tokens\":[{\"id\":3,\"content\":\"x\"},{\"id\":3,\"content\":\"y\"}]," PLAIN "}",
          AX_EFORMAT, "t.json: 'x' and the added token 'y' have the same id 3"},
+        {"{\"added_tokens\":[{\"id\":3,\"content\":\"x\"},{\"id\":4,\"content\":\"y\"},"
+         "{\"id\":3,\"content\":\"x\",\"lstrip\":true}]," PLAIN "}",
+         AX_EFORMAT, "t.json: added token 'x' stands twice"},
+        {"{\"added_tokens\":[{\"id\":3,\"content\":\"x\"},{\"id\":4,\"content\":\"x\"}]," PLAIN "}",
+         AX_EFORMAT, "t.json: added token 'x' stands twice"},
     };
     REFUSE_ALL(list);
 }
@@ -168,6 +173,9 @@ static void other_components_are_refused_by_name(void **state)
          "t.json: 'replacement' must be one character"},
         {STEP("decoder", "{\"type\":\"WordPiece\"}"), AX_EUNSUPPORTED,
          "t.json: decoder 'WordPiece' is not supported"},
+        {STEP("version", "\"2.0\""), AX_EUNSUPPORTED,
+         "t.json: version '2.0' is not supported, only '1.0'"},
+        {STEP("version", "1"), AX_EUNSUPPORTED, "t.json: version '?' is not supported, only '1.0'"},
         {STEP("post_processor", "{\"type\":\"BertProcessing\"}"), AX_EUNSUPPORTED,
          "t.json: post_processor 'BertProcessing' is not supported"},
         {"{\"model\":{\"type\":\"Unigram\"}}", AX_EUNSUPPORTED,
