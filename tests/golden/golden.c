@@ -78,7 +78,7 @@ double golden_value(const golden *g, const char *name)
     abort();
 }
 
-const golden_tensor *golden_find(const golden *g, const char *prefix, const char *name)
+static const golden_tensor *seek(const golden *g, const char *prefix, const char *name)
 {
     size_t n = strlen(prefix);
     for (int i = 0; i < g->tensor_count; i++) {
@@ -86,6 +86,19 @@ const golden_tensor *golden_find(const golden *g, const char *prefix, const char
         if (strncmp(t->name, prefix, n) == 0 && strcmp(t->name + n, name) == 0)
             return t;
     }
+    return NULL;
+}
+
+bool golden_has_documents(const golden *g)
+{
+    return seek(g, "", "positions");
+}
+
+const golden_tensor *golden_find(const golden *g, const char *prefix, const char *name)
+{
+    const golden_tensor *t = seek(g, prefix, name);
+    if (t)
+        return t;
     fprintf(stderr, "golden file: no tensor %s%s\n", prefix, name);
     abort();
 }
@@ -163,5 +176,8 @@ void golden_set_batch(const golden *g, ax_trainer *t, int64_t step)
         int64_t row = step * batch + ax_trainer_row(t, i);
         memcpy(t->ids + i * seq, ids + row * seq, bytes);
         memcpy(t->targets + i * seq, targets + row * seq, bytes);
+        if (golden_has_documents(g))
+            memcpy(t->positions + i * seq,
+                   (int32_t *)golden_find(g, "", "positions")->data + row * seq, bytes);
     }
 }

@@ -32,6 +32,7 @@ void golden_close(golden *g);
 
 // Aborts where the file has no such entry: a golden file and its test belong together.
 double golden_value(const golden *g, const char *name);
+bool golden_has_documents(const golden *g); // positions of several documents in a row
 const golden_tensor *golden_find(const golden *g, const char *prefix, const char *name);
 const double *golden_doubles(const golden *g, const char *name);
 
@@ -40,5 +41,6 @@ ax_optim_config golden_optim(const golden *g);
 
 // Sets every parameter, each rank its own part. After ax_params_init. Collective.
 ax_status golden_set_weights(const golden *g, ax_trainer *t);
-// Copies batch `step` (0: the one of logits and gradients) into t->ids and t->targets.
+// Copies batch `step` (0: the one of logits and gradients) into t->ids and t->targets, and the positions
+// where there are documents.
 void golden_set_batch(const golden *g, ax_trainer *t, int64_t step);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the golden files that test_models.c compares with: gpt.golden, llama.golden and
-llama_tied.golden, beside this script.
+"""Makes the golden files that test_models.c compares with: gpt.golden, llama.golden,
+llama_tied.golden and llama_documents.golden, beside this script.
 
     pip install torch transformers numpy
     python3 tests/golden/make_models.py [folder]
@@ -32,6 +32,8 @@ Tensors, where P is a parameter's logical name as checkpoints use it:
     grad.P    f64  gradient of the mean loss over the counting targets of batch 0
     ids       i32  ((steps + 1) * batch, T): row s * batch + b is sequence b of batch s
     targets   i32  the same shape; -1: does not count
+    positions i32  the same shape, where rows hold several documents: of each token in its own. The
+                   network then gets them as position_ids, and a mask that ends at the borders
     logits    f64  (batch * T, V) of batch 0
     lr, curve.loss, curve.norm  f64 (1, steps): training on batches 1 .. steps, norm before clipping
 """
@@ -54,6 +56,8 @@ MODELS = {
     "gpt": dict(kind="gpt", heads=4, kv_heads=4, head_dim=8, ffn=128, tied=1),
     "llama": dict(kind="llama", heads=8, kv_heads=2, head_dim=4, ffn=64, tied=0),
     "llama_tied": dict(kind="llama", heads=8, kv_heads=2, head_dim=4, ffn=64, tied=1),
+    "llama_documents": dict(kind="llama", heads=8, kv_heads=2, head_dim=4, ffn=64, tied=1,
+                            documents=True),
 }
 
 
@@ -231,8 +235,15 @@ def widen(net, m):
     return net.double()
 
 
-def logits_of(net, state, p, ids):
-    return functional_call(net, state(p), (torch.tensor(ids, dtype=torch.long),)).logits
+def logits_of(net, state, p, ids, positions):
+    more = {}
+    if positions is not None:
+        at = torch.tensor(positions, dtype=torch.long)
+        row, col = torch.arange(SEQ)[:, None], torch.arange(SEQ)[None, :]
+        seen = (col <= row) & (col >= row - at[:, :, None])
+        mask = torch.zeros(seen.shape, dtype=next(iter(p.values())).dtype)
+        more = dict(position_ids=at, attention_mask=mask.masked_fill(~seen, -math.inf)[:, None])
+    return functional_call(net, state(p), (torch.tensor(ids, dtype=torch.long),), more).logits
 
 
 def loss_of(logits, targets):
@@ -252,6 +263,16 @@ def batches(name):
     return ids, targets
 
 
+def cuts(name):
+    """Where each token stands in its document; about one in five begins one."""
+    n = (STEPS + 1) * BATCH
+    begins = integers(name + " documents", n * SEQ, 5).reshape(n, SEQ) == 0
+    positions = np.zeros((n, SEQ), dtype=np.int32)
+    for k in range(1, SEQ):
+        positions[:, k] = np.where(begins[:, k], 0, positions[:, k - 1] + 1)
+    return positions
+
+
 def rate(step):
     if step <= WARMUP:
         return LR * step / WARMUP
@@ -259,7 +280,7 @@ def rate(step):
     return MIN_LR + (LR - MIN_LR) * 0.5 * (1 + math.cos(math.pi * t))
 
 
-def train(net, state, start, ids, targets):
+def train(net, state, start, ids, targets, positions):
     p = {n: w.clone().requires_grad_() for n, w in start.items()}
     groups = [dict(params=[w for w in p.values() if w.dim() == 2], weight_decay=DECAY),
               dict(params=[w for w in p.values() if w.dim() == 1], weight_decay=0.0)]
@@ -267,7 +288,8 @@ def train(net, state, start, ids, targets):
     losses, norms = [], []
     for step in range(1, STEPS + 1):
         rows = slice(step * BATCH, (step + 1) * BATCH)
-        loss = loss_of(logits_of(net, state, p, ids[rows]), targets[rows])
+        at = None if positions is None else positions[rows]
+        loss = loss_of(logits_of(net, state, p, ids[rows], at), targets[rows])
         optim.zero_grad()
         loss.backward()
         norms.append(torch.nn.utils.clip_grad_norm_(p.values(), CLIP).item())
@@ -296,20 +318,23 @@ def make(name, m, folder):
     torch.manual_seed(0)  # the network's own weights are never used
     start, (ids, targets) = weights(m), batches(name)
     first = slice(0, BATCH)
+    positions = cuts(name) if m.get("documents") else None
+    at = None if positions is None else positions[first]
 
     modeling_llama.torch = torch
     net, state = network(m)
     narrow = {n: w.float() for n, w in start.items()}
-    rough = loss_of(logits_of(net.float(), state, narrow, ids[first]).double(), targets[first])
+    rough = loss_of(logits_of(net.float(), state, narrow, ids[first], at).double(),
+                    targets[first])
     net = widen(net, m)
 
     p = {n: w.clone().requires_grad_() for n, w in start.items()}
-    logits = logits_of(net, state, p, ids[first])
+    logits = logits_of(net, state, p, ids[first], at)
     assert logits.dtype == torch.float64
     loss = loss_of(logits, targets[first])
     loss.backward()
     assert abs(loss.item() - rough.item()) < 2e-6 * loss.item(), "widen changed the meaning"
-    losses, norms = train(net, state, start, ids, targets)
+    losses, norms = train(net, state, start, ids, targets, positions)
 
     numbers = dict(gpt=int(m["kind"] == "gpt"), layers=LAYERS, hidden=HIDDEN, heads=m["heads"],
                    kv_heads=m["kv_heads"], head_dim=m["head_dim"], ffn=m["ffn"], vocab=VOCAB,
@@ -321,6 +346,8 @@ def make(name, m, folder):
                "logits": logits.detach().numpy().reshape(-1, VOCAB),
                "lr": np.array([rate(s) for s in range(1, STEPS + 1)]),
                "curve.loss": np.array(losses), "curve.norm": np.array(norms)}
+    if positions is not None:
+        tensors["positions"] = positions
     for n, (shape, std, value) in shapes(m).items():
         v = initial(n, shape, std, value)
         tensors["init." + n] = np.concatenate([v[:4], v[-4:]])
