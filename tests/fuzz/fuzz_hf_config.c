@@ -21,7 +21,7 @@ static void write_again(ax_hf_config *c)
     c->arch.eos = c->eos;
     fuzz_no_file("config.json");
     fuzz_no_file("generation_config.json");
-    ax_hf_export e = {.arch = &c->arch, .dtype = AX_ST_F32};
+    ax_hf_export e = {.arch = &c->arch, .dtype = AX_ST_BF16};
     require(ax_hf_write_config(fuzz_folder(), &e) == AX_OK);
     require(ax_hf_read_config(fuzz_folder(), &again) == AX_OK);
     require(strcmp(again.eos, c->eos) == 0);

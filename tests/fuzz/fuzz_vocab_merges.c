@@ -1,5 +1,5 @@
-// Any bytes as a vocab.json, behind a zero byte a merges.txt, and behind another one a
-// tokenizer_config.json: refused with a message, or a tokenizer that encodes and decodes.
+// Any bytes as a vocab.json, and behind zero bytes a merges.txt, a tokenizer_config.json and an
+// added_tokens.json: refused with a message, or a tokenizer that encodes and decodes.
 #include "base/log.h"
 #include "data/tokenizer.h"
 #include "data/utf8.h"
@@ -46,7 +46,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ax_log_setup((ax_log_config){.ranks = 1, .muted = true, .level = AX_LOG_ERROR});
     const uint8_t *end = data + size, *rest = put_part("vocab.json", data, end);
     rest = put_part("merges.txt", rest, end);
-    put_part("tokenizer_config.json", rest, end);
+    rest = put_part("tokenizer_config.json", rest, end);
+    put_part("added_tokens.json", rest, end);
     if (ax_tokenizer_open(fuzz_folder(), &t) != AX_OK)
         return 0;
     if (ax_tokenizer_eod(t) >= ax_tokenizer_vocab(t) ||
