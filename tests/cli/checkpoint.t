@@ -113,7 +113,7 @@ $ axonn checkpoint verify run/a/step-00000003
 | run/a/step-00000003/model.safetensors: 1000 bytes, but the manifest says 240280: the copy is incomplete or was changed
 ! axonn: error: run/a/step-00000003: 1 fault found
 [1]
-$ axonn checkpoint inspect run/a
+$ axonn checkpoint inspect run/a/step-00000003
 ! axonn: error: run/a/step-00000003/model.safetensors: 1000 bytes, but the manifest says 240280: the copy is incomplete or was changed
 [1]
 $ rm start/manifest.json
