@@ -113,80 +113,9 @@ $ axonn checkpoint verify run/a/step-00000003
 | run/a/step-00000003/model.safetensors: 1000 bytes, but the manifest says 240280: the copy is incomplete or was changed
 ! axonn: error: run/a/step-00000003: 1 fault found
 [1]
-$ axonn checkpoint inspect run/a
-| run/a/step-00000002
-| step      2
-| updates   2
-| tokens    512
-| dtype     f32
-| format    2
-| state     {"plan":{"ranks":1,"grid":"x=1,y=1,z=1,data=1","activations":"sharded","micro_batch":4,"accumulation":1,"dtype":"f32"},"data":{"seed":1,"tokens":6045,"next_sample":8},"random":{"generator":"philox4x32-10","seed":1,"next_step":3},"loss":5.521894692~}
-| model.safetensors: 21 tensors, N KiB
-|   embed.weight                             F32 [257, 32]
-|   blk.0.attn_norm.weight                   F32 [32]
-|   blk.0.attn.q.weight                      F32 [32, 32]
-|   blk.0.attn.k.weight                      F32 [16, 32]
-|   blk.0.attn.v.weight                      F32 [16, 32]
-|   blk.0.attn.o.weight                      F32 [32, 32]
-|   blk.0.mlp_norm.weight                    F32 [32]
-|   blk.0.mlp.gate.weight                    F32 [192, 32]
-|   blk.0.mlp.up.weight                      F32 [192, 32]
-|   blk.0.mlp.down.weight                    F32 [32, 192]
-|   blk.1.attn_norm.weight                   F32 [32]
-|   blk.1.attn.q.weight                      F32 [32, 32]
-|   blk.1.attn.k.weight                      F32 [16, 32]
-|   blk.1.attn.v.weight                      F32 [16, 32]
-|   blk.1.attn.o.weight                      F32 [32, 32]
-|   blk.1.mlp_norm.weight                    F32 [32]
-|   blk.1.mlp.gate.weight                    F32 [192, 32]
-|   blk.1.mlp.up.weight                      F32 [192, 32]
-|   blk.1.mlp.down.weight                    F32 [32, 192]
-|   final_norm.weight                        F32 [32]
-|   head.weight                              F32 [257, 32]
-| optimizer.safetensors: 42 tensors, N KiB
-|   embed.weight.m                           F32 [257, 32]
-|   embed.weight.v                           F32 [257, 32]
-|   blk.0.attn_norm.weight.m                 F32 [32]
-|   blk.0.attn_norm.weight.v                 F32 [32]
-|   blk.0.attn.q.weight.m                    F32 [32, 32]
-|   blk.0.attn.q.weight.v                    F32 [32, 32]
-|   blk.0.attn.k.weight.m                    F32 [16, 32]
-|   blk.0.attn.k.weight.v                    F32 [16, 32]
-|   blk.0.attn.v.weight.m                    F32 [16, 32]
-|   blk.0.attn.v.weight.v                    F32 [16, 32]
-|   blk.0.attn.o.weight.m                    F32 [32, 32]
-|   blk.0.attn.o.weight.v                    F32 [32, 32]
-|   blk.0.mlp_norm.weight.m                  F32 [32]
-|   blk.0.mlp_norm.weight.v                  F32 [32]
-|   blk.0.mlp.gate.weight.m                  F32 [192, 32]
-|   blk.0.mlp.gate.weight.v                  F32 [192, 32]
-|   blk.0.mlp.up.weight.m                    F32 [192, 32]
-|   blk.0.mlp.up.weight.v                    F32 [192, 32]
-|   blk.0.mlp.down.weight.m                  F32 [32, 192]
-|   blk.0.mlp.down.weight.v                  F32 [32, 192]
-|   blk.1.attn_norm.weight.m                 F32 [32]
-|   blk.1.attn_norm.weight.v                 F32 [32]
-|   blk.1.attn.q.weight.m                    F32 [32, 32]
-|   blk.1.attn.q.weight.v                    F32 [32, 32]
-|   blk.1.attn.k.weight.m                    F32 [16, 32]
-|   blk.1.attn.k.weight.v                    F32 [16, 32]
-|   blk.1.attn.v.weight.m                    F32 [16, 32]
-|   blk.1.attn.v.weight.v                    F32 [16, 32]
-|   blk.1.attn.o.weight.m                    F32 [32, 32]
-|   blk.1.attn.o.weight.v                    F32 [32, 32]
-|   blk.1.mlp_norm.weight.m                  F32 [32]
-|   blk.1.mlp_norm.weight.v                  F32 [32]
-|   blk.1.mlp.gate.weight.m                  F32 [192, 32]
-|   blk.1.mlp.gate.weight.v                  F32 [192, 32]
-|   blk.1.mlp.up.weight.m                    F32 [192, 32]
-|   blk.1.mlp.up.weight.v                    F32 [192, 32]
-|   blk.1.mlp.down.weight.m                  F32 [32, 192]
-|   blk.1.mlp.down.weight.v                  F32 [32, 192]
-|   final_norm.weight.m                      F32 [32]
-|   final_norm.weight.v                      F32 [32]
-|   head.weight.m                            F32 [257, 32]
-|   head.weight.v                            F32 [257, 32]
-! axonn: warning: run/a/latest names a broken checkpoint, step-00000003; taking step-00000002, the newest that is whole
+$ axonn checkpoint inspect run/a/step-00000003
+! axonn: error: run/a/step-00000003/model.safetensors: 1000 bytes, but the manifest says 240280: the copy is incomplete or was changed
+[1]
 $ rm start/manifest.json
 $ axonn checkpoint verify start
 | start/manifest.json: not there: the directory is no checkpoint, or was never finished
