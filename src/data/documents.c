@@ -16,6 +16,9 @@
 enum {
     ROOM = 1 << 20, // of the buffer at first
     WARNED = 3,     // skipped lines that are named one by one
+    // A few packed bytes can unpack to all memory: what is long must be in proportion to its file.
+    PROPORTION_FROM = 64 << 20,
+    PROPORTION = 1024,
 };
 
 struct ax_documents {
@@ -104,12 +107,26 @@ static ax_status unpack(ax_documents *d, void *to, size_t room, size_t *count)
     return AX_OK;
 }
 
+static ax_status check_proportion(const ax_documents *d, size_t left)
+{
+    struct stat about;
+    if (!d->zstd || left < PROPORTION_FROM)
+        return AX_OK;
+    AX_CHECK(fstat(d->fd, &about) == 0, AX_EIO, "%s: %s", d->path, strerror(errno));
+    AX_CHECK(left / PROPORTION <= (size_t)about.st_size, AX_EFORMAT,
+             "%s: its %lld bytes unpack to %zu and more in line %" PRId64
+             ", over %d times as many: if that is meant, unpack the file first",
+             d->path, (long long)about.st_size, left, d->lines + 1, PROPORTION);
+    return AX_OK;
+}
+
 // Moves what is left to the front, and doubles the room where that gains less than half.
 static ax_status make_room(ax_documents *d)
 {
     if (d->end < d->room)
         return AX_OK;
     size_t left = d->end - d->begin;
+    AX_TRY(check_proportion(d, left));
     if (left > d->room / 2) {
         char *grown = realloc(d->buffer, d->room * 2);
         AX_CHECK(grown, AX_ENOMEM, "%s: no memory for line %" PRId64 ", of more than %zu bytes",

@@ -431,6 +431,41 @@ static void many_blocks_are_unpacked(void **state)
     free(out);
 }
 
+static void a_small_file_does_not_unpack_to_all_memory(void **state)
+{
+    (void)state;
+    enum { SMALL = 60 << 20, LARGE = 200 << 20 };
+    static const char *const names[] = {"a.jsonl.zst", "a.txt.zst"};
+    char *text = malloc(LARGE), want[160];
+    unsigned char *out = malloc(ZSTD_compressBound(LARGE));
+    assert_true(text && out);
+    memset(text, ' ', LARGE);
+    memcpy(text, "{\"text\":\"", 9);
+    for (int i = 0; i < 2; i++) {
+        size_t n = pack(text, LARGE, out, ZSTD_compressBound(LARGE));
+        write_bytes(names[i], out, n);
+        ax_documents *d = open_as(names[i], AX_DOCUMENTS_SKIP);
+        ax_document document;
+        bool found;
+        assert_int_equal(ax_documents_next(d, &document, &found), AX_EFORMAT);
+        snprintf(want, sizeof want, "%s: its %zu bytes unpack to ", names[i], n);
+        assert_non_null(strstr(ax_error_text(), want));
+        assert_non_null(strstr(ax_error_text(), "unpack the file first"));
+        ax_documents_close(d);
+    }
+    memcpy(text + SMALL - 2, "\"}", 2);
+    write_bytes("a.jsonl.zst", out, pack(text, SMALL, out, ZSTD_compressBound(LARGE)));
+    ax_documents *d = open_as("a.jsonl.zst", AX_DOCUMENTS_STOP);
+    ax_document document;
+    bool found = false;
+    assert_int_equal(ax_documents_next(d, &document, &found), AX_OK);
+    assert_true(found);
+    assert_int_equal(document.length, SMALL - 11);
+    ax_documents_close(d);
+    free(text);
+    free(out);
+}
+
 static void a_stream_cut_anywhere_is_refused(void **state)
 {
     (void)state;
@@ -482,6 +517,7 @@ int main(void)
         CASE(frames_follow_one_another),
         CASE(many_blocks_are_unpacked),
         CASE(a_stream_cut_anywhere_is_refused),
+        CASE(a_small_file_does_not_unpack_to_all_memory),
     };
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }
