@@ -110,6 +110,9 @@ typedef struct ax_ckpt_list {
 ax_status ax_ckpt_list_read(const char *out, ax_ckpt_list *list);
 void ax_ckpt_list_fini(ax_ckpt_list *list);
 
+// One directory, under any name: step is what its manifest says, or -1. AX_EIO where there is none.
+ax_status ax_ckpt_entry_read(const char *dir, ax_ckpt_entry *out);
+
 // Removes the oldest complete checkpoints of `out` beyond the newest `keep` (0: all stay), but
 // never one that `last` (NULL is legal) names, nor a directory without our manifest. A directory
 // that holds other files too loses only ours. Failures are warned of. No save may be in flight.

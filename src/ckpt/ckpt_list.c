@@ -16,7 +16,7 @@
 static const char prefix[] = "step-", remains[] = ".tmp-step-";
 enum { DIGITS = 8, DIGITS_MAX = 18 };
 
-// "step-" and the step in eight digits or, where it has more, without leading zeros.
+// "step-" and the step, in eight digits or, where it has more, without leading zeros.
 static bool parse_name(const char *name, int64_t *step)
 {
     size_t start = sizeof prefix - 1;
@@ -57,17 +57,35 @@ static bool is_directory(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-static bool is_complete(const char *path)
+static bool is_complete(const char *path, int64_t *step)
 {
-    ax_ckpt_info info;
+    ax_ckpt_info info = {0};
     ax_log_config log = ax_log_current(), muted = log;
     muted.muted = true; // why not is what verify tells
     ax_log_setup(muted);
     ax_status st = ax_ckpt_read_info(path, &info);
     ax_log_setup(log);
+    *step = st == AX_OK ? info.step : -1;
     if (st == AX_OK)
         ax_ckpt_info_fini(&info);
     return st == AX_OK;
+}
+
+static void describe(const char *path, const char *name, ax_ckpt_entry *e)
+{
+    snprintf(e->name, sizeof e->name, "%.63s", name);
+    e->complete = is_complete(path, &e->step);
+    e->bytes = bytes_in(path);
+}
+
+ax_status ax_ckpt_entry_read(const char *dir, ax_ckpt_entry *out)
+{
+    ax_place place;
+    AX_TRY(ax_place_set(&place, dir));
+    AX_CHECK(is_directory(dir), AX_EIO, "%s: no such directory", dir);
+    const char *slash = strrchr(place.dir, '/');
+    describe(dir, slash ? slash + 1 : place.dir, out);
+    return AX_OK;
 }
 
 static ax_status add_entry(ax_ckpt_list *list, int *room, ax_ckpt_entry entry)
@@ -85,15 +103,15 @@ static ax_status add_entry(ax_ckpt_list *list, int *room, ax_ckpt_entry entry)
 static ax_status look_at(const char *out, const char *name, ax_ckpt_list *list, int *room)
 {
     char path[AX_PATH_MAX];
-    ax_ckpt_entry entry = {0};
-    if (!parse_name(name, &entry.step))
+    ax_ckpt_entry entry;
+    int64_t step;
+    if (!parse_name(name, &step))
         return AX_OK;
     AX_TRY(ax_disk_join(path, out, name));
     if (!is_directory(path))
         return AX_OK;
-    snprintf(entry.name, sizeof entry.name, "%.63s", name);
-    entry.complete = is_complete(path);
-    entry.bytes = bytes_in(path);
+    describe(path, name, &entry);
+    entry.step = step; // the name decides the order
     return add_entry(list, room, entry);
 }
 

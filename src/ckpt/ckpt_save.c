@@ -263,7 +263,7 @@ static void *write_thread(void *arg)
 }
 
 // Signals are for the thread that trains.
-static ax_status start_thread(ax_ckpt_saving *s)
+static bool start_thread(ax_ckpt_saving *s)
 {
     sigset_t all, before;
     sigfillset(&all);
@@ -271,14 +271,18 @@ static ax_status start_thread(ax_ckpt_saving *s)
     pthread_sigmask(SIG_BLOCK, &all, &before);
     s->started = pthread_create(&s->thread, NULL, write_thread, s) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    AX_CHECK(s->started, AX_ENOMEM, "no thread to be had that writes the checkpoint");
-    return AX_OK;
+    return s->started;
 }
 
-static ax_status start(ax_ckpt_saving *s, ax_device *dev)
+// From here on no rank waits for another: what fails is told by finish. Once the thread runs, st is
+// its own.
+static void start(ax_ckpt_saving *s, ax_device *dev)
 {
-    AX_TRY(fill_snapshot(s, dev));
-    return start_thread(s);
+    s->st = fill_snapshot(s, dev);
+    if (s->st != AX_OK || start_thread(s))
+        return;
+    s->st =
+        ax_fail(AX_ENOMEM, __FILE__, __LINE__, "no thread to be had that writes the checkpoint");
 }
 
 ax_status ax_ckpt_save_begin(const char *dir, const ax_params *ps, const ax_grid *g, ax_device *dev,
@@ -287,8 +291,7 @@ ax_status ax_ckpt_save_begin(const char *dir, const ax_params *ps, const ax_grid
 {
     *out = NULL;
     AX_TRY(open_save(dir, ps, g, info, snapshot, out));
-    // From here on no rank waits for another: what fails is told by finish.
-    (*out)->st = start(*out, dev);
+    start(*out, dev);
     if (!(*out)->started)
         atomic_store(&(*out)->idle, true);
     return AX_OK;

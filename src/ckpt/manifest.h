@@ -46,9 +46,12 @@ ax_status ax_manifest_check_state(const char *state);
 ax_status ax_manifest_read(const char *dir, ax_manifest *out);
 void ax_manifest_fini(ax_manifest *m); // texts and lists; a zeroed one is legal
 
-// One file, then all: there, and of its size. AX_EIO, AX_EFORMAT.
+// One file, and all: there, and of its size. AX_EIO, AX_EFORMAT.
 ax_status ax_manifest_check_size(const ax_manifest_file *f, const char *dir);
 ax_status ax_manifest_check_sizes(const ax_manifest *m, const char *dir);
+// The header of one against its checksum, where the manifest has any.
+ax_status ax_manifest_check_header(const ax_manifest *m, const ax_manifest_file *f,
+                                   const char *dir);
 
 const ax_manifest_file *ax_manifest_find(const ax_manifest *m, const char *name); // or NULL
 const ax_manifest_tensor *ax_manifest_tensor_find(const ax_manifest_file *f, const char *name);

@@ -1,5 +1,6 @@
 #include "ckpt/disk.h"
 #include "ckpt/manifest.h"
+#include "ckpt/safetensors.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -236,5 +237,18 @@ ax_status ax_manifest_check_sizes(const ax_manifest *m, const char *dir)
 {
     for (int i = 0; i < m->files; i++)
         AX_TRY(ax_manifest_check_size(&m->file[i], dir));
+    return AX_OK;
+}
+
+ax_status ax_manifest_check_header(const ax_manifest *m, const ax_manifest_file *f, const char *dir)
+{
+    char path[AX_PATH_MAX];
+    uint64_t sum = 0;
+    if (m->format == 1)
+        return AX_OK;
+    AX_TRY(ax_disk_join(path, dir, f->name));
+    AX_TRY(ax_safetensors_header(path, &sum));
+    AX_CHECK(sum == f->header, AX_EFORMAT,
+             "%s: its header does not give its checksum: the file was changed or damaged", path);
     return AX_OK;
 }

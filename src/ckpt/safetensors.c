@@ -176,6 +176,23 @@ static ax_status read_header(const char *path, int fd, int64_t size, char **byte
     return AX_OK;
 }
 
+ax_status ax_safetensors_header(const char *path, uint64_t *sum)
+{
+    int fd = -1;
+    int64_t size = 0;
+    char *text = NULL;
+    size_t count = 0;
+    AX_TRY(ax_disk_open(path, O_RDONLY, &fd));
+    ax_status st = ax_disk_size(fd, path, &size);
+    if (st == AX_OK)
+        st = read_header(path, fd, size, &text, &count);
+    if (st == AX_OK)
+        *sum = ax_checksum_text(text, count);
+    free(text);
+    ax_disk_close(fd, path);
+    return st;
+}
+
 // Says what stands before the error too: the tensor's name is there.
 static ax_status fail_json(const char *path, const char *text, size_t count,
                            const json_error_t *error)
@@ -316,7 +333,6 @@ static ax_status read_tensors(ax_safetensors *s)
     size_t count = 0;
     AX_TRY(ax_disk_size(s->fd, s->path, &size));
     AX_TRY(read_header(s->path, s->fd, size, &text, &count));
-    s->header = ax_checksum_text(text, count);
     json_error_t error;
     json_t *root = json_loadb(text, count, JSON_REJECT_DUPLICATES, &error);
     int64_t data = PREFIX + (int64_t)count;

@@ -71,9 +71,10 @@ typedef struct ax_safetensors {
     int fd;
     ax_st_tensor *list;
     int count;
-    uint64_t header; // checksum of the JSON
 } ax_safetensors;
 
 ax_status ax_safetensors_open(const char *path, ax_safetensors *out);
+// The checksum of the JSON (ckpt/checksum.h), of a file whose header may be damaged.
+ax_status ax_safetensors_header(const char *path, uint64_t *sum);
 void ax_safetensors_close(ax_safetensors *s); // a zeroed one is legal
 const ax_st_tensor *ax_safetensors_find(const ax_safetensors *s, const char *name); // or NULL

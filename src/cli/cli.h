@@ -17,6 +17,7 @@ ax_status ax_cmd_train(int argc, char **argv);
 ax_status ax_cmd_generate(int argc, char **argv);
 ax_status ax_cmd_eval(int argc, char **argv);
 ax_status ax_cmd_convert(int argc, char **argv);
+ax_status ax_cmd_checkpoint(int argc, char **argv);
 ax_status ax_cmd_tokenizer(int argc, char **argv);
 ax_status ax_cmd_selftest(int argc, char **argv);
 ax_status ax_cmd_info(int argc, char **argv);

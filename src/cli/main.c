@@ -23,6 +23,11 @@ const ax_verb ax_verbs[] = {
      "axonn convert llama-3.2-1b start\n"
      "axonn convert out/book book-hf convert.dtype=bf16",
      ax_cmd_convert},
+    {"checkpoint", "list, inspect, verify the checkpoints of a run, or one",
+     "axonn checkpoint list out/book\n"
+     "axonn checkpoint inspect out/book -v\n"
+     "axonn checkpoint verify out/book/step-00000200",
+     ax_cmd_checkpoint},
     {"tokenizer", "train a byte-level BPE; encode, decode, inspect",
      "axonn tokenizer encode data.tokenizer=models/llama book.txt\n"
      "axonn tokenizer decode data.tokenizer=models/llama ids.txt\n"

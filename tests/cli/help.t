@@ -8,13 +8,15 @@ $ axonn help
 |     generate   continue a prompt with a trained model
 |     eval       token-weighted loss and perplexity of a model on data
 |     convert    a Hugging Face directory to a checkpoint, a checkpoint or run to such a directory
+|     checkpoint list, inspect, verify the checkpoints of a run, or one
 |     tokenizer  train a byte-level BPE; encode, decode, inspect
 |     selftest   prove on this machine that a model and grid give the serial numbers
 |     info       build, devices, instruction sets, libraries, ranks and how they were found
 |     help       this list, the page of a verb, or all keys
 |
 | axonn help VERB shows examples, axonn help keys every key.
-| Exit status: 0 done, 1 failed, 2 wrong use.
+| Exit status: 0 done, 1 failed, 2 wrong use, 75 stopped early after saving: start it
+| again with train.resume=auto.
 $ axonn --version
 | axonn 0.1.0
 $ axonn help train
@@ -61,6 +63,7 @@ $ for v in $(axonn help | awk '/^    [a-z]/ { print $1 }'); do axonn help $v | h
 | axonn generate: continue a prompt with a trained model
 | axonn eval: token-weighted loss and perplexity of a model on data
 | axonn convert: a Hugging Face directory to a checkpoint, a checkpoint or run to such a directory
+| axonn checkpoint: list, inspect, verify the checkpoints of a run, or one
 | axonn tokenizer: train a byte-level BPE; encode, decode, inspect
 | axonn selftest: prove on this machine that a model and grid give the serial numbers
 | axonn info: build, devices, instruction sets, libraries, ranks and how they were found

@@ -42,4 +42,25 @@ check "a checkpoint that cannot be written ends the job" test $status -eq 1
 check "its message names a file of the checkpoint" grep -qE 'safetensors.*File too large' "$dir/log"
 check "no half checkpoint is left" test -z "$(ls -d "$dir"/out/*step-* 2>/dev/null)"
 check "nothing is called the latest" test ! -e "$dir/out/latest"
+
+# A disk with room for one checkpoint and a half: the first stays, whole, and nothing of the second.
+# Where this user may not mount, the limit on file sizes above has to do.
+disk=$dir/disk
+mkdir "$disk"
+if mount -t tmpfs -o size=1200k none "$disk" 2>/dev/null; then
+    trap 'umount "$disk"; rm -rf "$dir"' EXIT
+    for every in 1 4; do
+        run unlimited train.steps=8 train.save_every=$every train.out="$disk/out" --ranks 4 --grid x=2,data=2
+        check "a full disk ends the job" test $status -eq 1
+        check "its message names a file and the reason" grep -qE 'step-.*: No space left' "$dir/log"
+        check "the checkpoint before is named the latest" \
+            grep -qx "step-0000000$every" "$disk/out/latest"
+        check "no half checkpoint is left" test "$(ls -A "$disk/out" | grep -c step-)" -eq 1
+        "$axonn" checkpoint verify "$disk/out" >"$dir/log" 2>&1
+        check "it is whole" test $? -eq 0
+        rm -rf "$disk/out"
+    done
+else
+    echo "skipped a small tmpfs: this user may not mount"
+fi
 [ $failed -eq 0 ]
