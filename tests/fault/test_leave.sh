@@ -50,6 +50,22 @@ timeout 60 "$mpirun" $over -n 2 "$axonn" train -q train.out=TERM train.resume=au
 check "two ranks go on where three left" test $? -eq 0
 check "up to the new end" has_step TERM $((step + 3))
 
+# A rank that sees another directory, as on a slow shared disk, decides nothing: it hears from rank 0
+# what to read, and all end when it is not there.
+mkdir elsewhere
+cat >rank.sh <<EOF
+#!/bin/sh
+[ "\${OMPI_COMM_WORLD_RANK:-\$PMI_RANK}" = 1 ] && cd elsewhere
+exec "$axonn" train "\$@"
+EOF
+chmod +x rank.sh
+train "${small[@]}" "data.train=$dir/text.txt" train.steps=3 train.out=seen
+timeout 60 "$mpirun" $over -n 2 ./rank.sh train.steps=5 train.out=seen train.resume=auto >log 2>&1
+status=$?
+check "a rank that cannot see the checkpoint ends all" test $status -ne 0 -a $status -ne 124
+check "with the rank and the file" grep -q 'rank 1.*seen/step-00000003' log
+check "and the run is as it was" test "$(ls -d seen/step-*)" = seen/step-00000003
+
 # ---- ranks of one process
 for signal in TERM USR1; do
     "$axonn" train "${small[@]}" --ranks 2 train.save_every=2 train.out=local$signal >log 2>&1 &
