@@ -53,6 +53,8 @@ check_libraries() {
             law("^yaml\\.h$", "^src/train/config[a-z_]*\\.c$")
             law("^xxhash\\.h$", "^src/ckpt/")
             law("^zstd\\.h$", "^src/data/")
+            law("^pcre2\\.h$", "^src/data/")
+            law("^utf8proc\\.h$", "^src/data/")
             law("^jansson\\.h$", "^src/(data/|ckpt/|train/metrics)")
         }
         substr($3, 1, 1) == "<" {
