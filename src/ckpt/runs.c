@@ -121,7 +121,6 @@ ax_status ax_runs_read(ax_runs *r, const ax_param *p, ax_tensor t, int64_t offse
     size_t size = ax_dtype_size(stored);
     int64_t first = 0, held = 0; // what the host buffer holds
     span s;
-    AX_TRY(ax_fill(r->dev, t, 0.0));
     for (ax_run run = {0}; next_span(p, &run, &s);) {
         while (s.count > 0) {
             int64_t n = least(s.count, STAGE - held);
@@ -139,5 +138,7 @@ ax_status ax_runs_read(ax_runs *r, const ax_param *p, ax_tensor t, int64_t offse
             held = 0;
         }
     }
-    return store(r, t, stored, first, held);
+    AX_TRY(store(r, t, stored, first, held));
+    first += held; // runs touch: what is left is padding
+    return ax_fill(r->dev, ax_tensor_cols(t, first, t.cols - first), 0.0);
 }

@@ -92,8 +92,8 @@ static void expect_verified(const char *dir)
     ax_ckpt_verdict_fini(&v);
 }
 
-// Returns the newest step.
-static int64_t expect_whole(const char *out, int64_t before, int params)
+// Returns the newest step. Its bytes are verified, and, where wished, loaded.
+static int64_t expect_whole(const char *out, int64_t before, int params, bool loaded)
 {
     char path[512];
     ax_ckpt_info info;
@@ -105,7 +105,8 @@ static int64_t expect_whole(const char *out, int64_t before, int params)
     ax_ckpt_info_fini(&info);
     scene s = scene_loading("y=2", path);
     s.params = params;
-    scene_play(s);
+    if (loaded)
+        scene_play(s);
     expect_verified(path);
     expect_no_remains(out);
     assert_int_equal(newest_complete(out), newest);
@@ -135,7 +136,7 @@ static void a_process_may_die_at_every_call_that_changes_the_disk(void **state)
             _exit(0);
         }
         status = end_of(child);
-        newest = expect_whole(*state, newest, FEW);
+        newest = expect_whole(*state, newest, FEW, n % 4 == 1);
     }
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     print_message("killed at %d points\n", points - 1);
@@ -167,7 +168,7 @@ static void a_process_may_be_killed_at_a_hundred_random_moments(void **state)
     double start = now();
     cycle(*state, newest, PARAMS);
     double length = now() - start;
-    newest = expect_whole(*state, newest, PARAMS);
+    newest = expect_whole(*state, newest, PARAMS, true);
     for (int i = 0; i < KILLS; i++) {
         pid_t child = fork();
         assert_true(child >= 0);
@@ -180,7 +181,7 @@ static void a_process_may_be_killed_at_a_hundred_random_moments(void **state)
         int status = end_of(child);
         cut += WIFSIGNALED(status);
         assert_true(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
-        newest = expect_whole(*state, newest, PARAMS);
+        newest = expect_whole(*state, newest, PARAMS, true);
     }
     print_message("%d of %d were cut off, the newest is step %lld\n", cut, KILLS,
                   (long long)newest);
