@@ -205,8 +205,11 @@ static ax_status between(run *r, bool last)
     bool scores = held_out && (last || due(o->eval_every, r->step));
     if (r->step == 0)
         return AX_OK;
-    if (!r->leaving && scores && r->scored < r->step)
-        AX_TRY(evaluate(r));
+    if (!r->leaving && scores && r->scored < r->step) {
+        AX_TRY(evaluate(r)); // it takes its time, too
+        AX_TRY(cast_votes(r));
+        AX_TRY(count_votes(r));
+    }
     if (!r->writing)
         AX_TRY(ax_saves_finish(&r->saves));
     if (!*o->out || r->saved == r->step)
