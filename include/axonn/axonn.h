@@ -7,7 +7,7 @@
 //
 // Settings are what stands behind the verb on the command line: key=value, --key value,
 // --config FILE, --ranks N, --grid G. Every call returns when all ranks of this process have ended.
-// Calls log and report errors to stderr as the program does. Under mpirun or srun a process may
+// Calls log and report errors to stderr as the program does; they install no signal handlers. Under mpirun or srun a process may
 // make one call, and every process must make the same one: the call opens and finalises MPI.
 #ifndef AXONN_H
 #define AXONN_H
@@ -23,6 +23,8 @@ typedef enum axonn_result {
     AXONN_OK = 0,
     AXONN_FAILED = 1,    // it could not be done
     AXONN_WRONG_USE = 2, // a setting, value or file name is wrong
+    AXONN_STOPPED = 75,  // the time of train.wall_time or of the job was over, and all is saved:
+                         // the same call with train.resume=auto goes on
 } axonn_result;
 
 const char *axonn_version(void); // "0.1.0"

@@ -19,6 +19,8 @@ typedef enum ax_status {
     AX_ENUMERIC,     // a loss or gradient is not finite
     AX_EUNSUPPORTED, // this build or machine cannot do it
     AX_EINTERNAL,    // a promise of our own code was broken
+    AX_ESTOPPED,     // no failure: asked to leave early, and all is saved; the program exits with 75
+    AX_EINTERRUPTED, // the same, asked from the keyboard: 130
 } ax_status;
 
 // Name of a status in plain words ("file error"). Never NULL.

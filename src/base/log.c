@@ -62,6 +62,8 @@ const char *ax_status_name(ax_status st)
         [AX_ENUMERIC] = "not finite",
         [AX_EUNSUPPORTED] = "not supported",
         [AX_EINTERNAL] = "internal error",
+        [AX_ESTOPPED] = "stopped early",
+        [AX_EINTERRUPTED] = "interrupted",
     };
     return (unsigned)st < sizeof names / sizeof names[0] ? names[st] : "unknown status";
 }

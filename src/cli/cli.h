@@ -24,6 +24,11 @@ ax_status ax_cmd_selftest(int argc, char **argv);
 ax_status ax_cmd_info(int argc, char **argv);
 ax_status ax_cmd_help(int argc, char **argv);
 
+// From here on SIGTERM, SIGUSR1 and a first SIGINT only leave their number, the last one's, for
+// ax_cli_signal (0: none came); a second SIGINT ends the process.
+void ax_cli_watch_signals(void);
+int ax_cli_signal(void);
+
 // Loads the configuration of `verb`; with --help prints its page instead and sets *helped.
 ax_status ax_cli_config(const char *verb, int argc, char **argv, int words, ax_run_config *c,
                         bool *helped);

@@ -48,7 +48,8 @@ static ax_status list_verbs(void)
     for (const ax_verb *v = ax_verbs; v->name; v++)
         printf("    %-10s %s\n", v->name, v->summary);
     printf("\naxonn help VERB shows examples, axonn help keys every key.\n"
-           "Exit status: 0 done, 1 failed, 2 wrong use.\n");
+           "Exit status: 0 done, 1 failed, 2 wrong use, 75 stopped early after saving: start it\n"
+           "again with train.resume=auto.\n");
     return AX_OK;
 }
 

@@ -74,7 +74,18 @@ static ax_status unknown(const char *name)
 
 static int exit_status(ax_status st)
 {
-    return st == AX_OK ? 0 : st == AX_EUSAGE ? 2 : 1;
+    switch (st) {
+    case AX_OK:
+        return 0;
+    case AX_EUSAGE:
+        return 2;
+    case AX_ESTOPPED:
+        return 75; // EX_TEMPFAIL: whoever started this may start it again
+    case AX_EINTERRUPTED:
+        return 128 + SIGINT;
+    default:
+        return 1;
+    }
 }
 
 // Libraries take and return large temporaries; handing their pages back to the system each time
@@ -107,7 +118,8 @@ int main(int argc, char **argv)
     }
     const ax_verb *verb = find(argv[1]);
     ax_status st = verb ? verb->run(argc - 2, argv + 2) : unknown(argv[1]);
-    if ((fflush(stdout) != 0 || ferror(stdout)) && st == AX_OK)
+    bool well = st == AX_OK || st == AX_ESTOPPED || st == AX_EINTERRUPTED;
+    if ((fflush(stdout) != 0 || ferror(stdout)) && well)
         st = ax_fail(AX_EIO, __FILE__, __LINE__, "the answer could not be written: %s",
                      strerror(errno));
     return exit_status(st);

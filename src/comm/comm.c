@@ -334,6 +334,11 @@ ax_status ax_comm_end(ax_comm *world, ax_status st)
     return st;
 }
 
+void ax_comm_recover(ax_comm *c)
+{
+    c->agreed = false;
+}
+
 static ax_status reduce_scalars(ax_comm *c, double *values, int count, ax_redop op, const char *tag)
 {
     return ax_comm_allreduce(

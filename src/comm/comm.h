@@ -129,6 +129,8 @@ ax_status ax_comm_agree(ax_comm *c, ax_status mine);
 // How a rank's work on this world ended, told before it frees anything that peers may read: a
 // failure that the ranks did not agree on aborts the job. Returns st. Not collective.
 ax_status ax_comm_end(ax_comm *world, ax_status st);
+// A failure that all ranks agreed on was dealt with, by all of them: the next one counts again.
+void ax_comm_recover(ax_comm *c);
 ax_status ax_comm_sum(ax_comm *c, double *values, int count); // in place, same bits on all ranks
 ax_status ax_comm_max(ax_comm *c, double *values, int count);
 // Fails on all ranks when `value` differs between them, naming `what`. For set-up phases.

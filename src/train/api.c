@@ -14,6 +14,8 @@ typedef struct request { // a job, and what its rank 0 hands back; `job` first, 
 
 static axonn_result result_of(ax_status st)
 {
+    if (st == AX_ESTOPPED)
+        return AXONN_STOPPED;
     return st == AX_OK ? AXONN_OK : st == AX_EUSAGE ? AXONN_WRONG_USE : AXONN_FAILED;
 }
 
@@ -53,7 +55,7 @@ const char *axonn_error(void)
 
 axonn_result axonn_train(int count, const char *const *settings)
 {
-    request r = {.job = {.corpus_wanted = true}};
+    request r = {.job = {.corpus_wanted = true, .run_wanted = true}};
     return run(count, settings, &r, ax_train_rank);
 }
 

@@ -59,8 +59,21 @@ const ax_option ax_train_option_table[] = {
      "batches of an evaluation; 0: all held-out data"},
     {"train.save_every", AX_OPT_INT, TRAIN(save_every), "0", "0..",
      "steps between checkpoints; 0: only at the end"},
+    {"train.save_async", AX_OPT_FLAG, TRAIN(save_async), "on", "",
+     "write the checkpoints of save_every while training goes on: takes a copy of masters and "
+     "moments"},
+    {"train.keep", AX_OPT_INT, TRAIN(keep), "0", "0..",
+     "checkpoints that stay, the newest; 0: all"},
     {"train.out", AX_OPT_TEXT, TRAIN(out), "", "",
      "run directory: metrics, configuration, checkpoints; empty: none"},
+    {"train.resume", AX_OPT_TEXT, TRAIN(resume), "never", "",
+     "never; auto: from the newest whole checkpoint of train.out, from the start where there is "
+     "none; or a checkpoint"},
+    {"train.stop_before", AX_OPT_REAL, TRAIN(stop_before), "0", "0..",
+     "seconds before the end of the job (SLURM_JOB_END_TIME or train.wall_time) at which to save "
+     "and exit with 75; 0: off"},
+    {"train.wall_time", AX_OPT_REAL, TRAIN(wall_time), "0", "0..",
+     "seconds from the start after which to have saved and left with 75; 0: no limit"},
     {0},
 };
 
@@ -183,7 +196,7 @@ ax_status ax_config_resolve_epochs(ax_run_config *c, int64_t samples)
     return check_warmup(t);
 }
 
-static ax_status check_train(ax_run_config *c)
+ax_status ax_config_check(ax_run_config *c)
 {
     ax_train_options *t = &c->train;
     if (!ax_options_is_set(&c->options, "train.min_lr") && t->min_lr > t->lr)
@@ -390,7 +403,7 @@ static ax_status load(int argc, char *const *argv, int words, ax_run_config *c)
         AX_TRY(read_file(c));
     AX_TRY(read_line(argc, argv, words, true, c));
     AX_TRY(apply_preset(c));
-    return check_train(c);
+    return strcmp(c->train.resume, "never") == 0 ? ax_config_check(c) : AX_OK;
 }
 
 ax_status ax_config_load(int argc, char *const *argv, int words, ax_run_config *c)

@@ -67,7 +67,12 @@ typedef struct ax_train_options {
     int64_t threads;                           // of a rank; 0: cores / ranks
     int64_t log_every, eval_every, save_every; // steps; 0: never
     int64_t eval_batches;                      // 0: all of the held-out data
+    bool save_async;                           // written beside training
+    int64_t keep;                              // checkpoints; 0: all
     const char *out;                           // run directory; "": none
+    const char *resume;                        // "never", "auto" or a checkpoint
+    double stop_before;                        // seconds before the end of the job; 0: off
+    double wall_time;                          // seconds from the start; 0: the scheduler's
 } ax_train_options;
 extern const ax_option ax_train_option_table[]; // train.*
 
@@ -132,6 +137,10 @@ typedef struct ax_run_config {
 // that is missing or malformed, too: one message that names the place; `c` then needs no fini.
 ax_status ax_config_load(int argc, char *const *argv, int words, ax_run_config *c);
 void ax_config_fini(ax_run_config *c); // a zeroed config is legal
+
+// What the keys say of one another: for whoever changes them after loading. Loading does it itself,
+// but leaves it to the caller where train.resume is not never, for then the checkpoint has the rest.
+ax_status ax_config_check(ax_run_config *c);
 
 // Name of the device as the device layer knows it: "cpu" or "ref"; `*lazy` for ref-lazy.
 const char *ax_config_device(const ax_run_config *c, bool *lazy);

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -16,23 +17,48 @@ enum { MOST_LOCAL_RANKS = 1024 };
 
 // ---- model.init: the checkpoint that brings its own model ----
 
+// The name in RUN/latest; "" where there is no such file, or no name of a neighbour in it.
+static void read_latest(const char *run, char *name, size_t size)
+{
+    char latest[4200];
+    snprintf(latest, sizeof latest, "%s/latest", run);
+    FILE *f = fopen(latest, "r");
+    if (!f || !fgets(name, (int)size, f))
+        name[0] = '\0';
+    if (f)
+        fclose(f);
+    name[strcspn(name, "\n")] = '\0';
+    if (strchr(name, '/') || strcmp(name, "..") == 0)
+        name[0] = '\0';
+}
+
+// Whether RUN/NAME is whole: the list knows its entries by name.
+static bool is_whole(const ax_ckpt_list *list, const char *name)
+{
+    for (int i = 0; i < list->count; i++)
+        if (strcmp(list->entry[i].name, name) == 0)
+            return list->entry[i].complete;
+    return false;
+}
+
 ax_status ax_job_checkpoint(const char *path, char *dir, size_t size)
 {
-    char latest[4200], name[256] = "";
-    AX_CHECK(strlen(path) + 64 < size, AX_EUSAGE, "model.init: the path is too long");
-    snprintf(dir, size, "%s", path);
-    snprintf(latest, sizeof latest, "%s/latest", path);
-    FILE *f = fopen(latest, "r");
-    if (!f) {
-        AX_CHECK(access(path, F_OK) == 0, AX_EUSAGE, "model.init=%s: %s", path, strerror(errno));
+    char name[256] = "", newest[64];
+    ax_ckpt_list list;
+    AX_CHECK(strlen(path) + 300 < size, AX_EUSAGE, "model.init: the path is too long");
+    AX_CHECK(access(path, F_OK) == 0, AX_EUSAGE, "model.init=%s: %s", path, strerror(errno));
+    AX_TRY(ax_ckpt_list_read(path, &list));
+    read_latest(path, name, sizeof name);
+    bool whole = is_whole(&list, name);
+    ax_ckpt_list_fini(&list);
+    AX_TRY(ax_resume_newest(path, newest, sizeof newest));
+    snprintf(dir, size, "%s%s%s", path, *name ? "/" : "", name);
+    if (whole || !*newest)
         return AX_OK;
-    }
-    bool read = fgets(name, sizeof name, f);
-    fclose(f);
-    name[strcspn(name, "\n")] = 0;
-    AX_CHECK(read && *name && !strchr(name, '/'), AX_EFORMAT,
-             "%s: does not name a checkpoint directory beside it", latest);
-    snprintf(dir, size, "%s/%s", path, name);
+    if (ax_log_current().rank == 0)
+        ax_log(AX_LOG_WARN, NULL, "%s/latest %s%s; taking %s, the newest that is whole", path,
+               *name ? "names a broken checkpoint, " : "is missing or names nothing", name, newest);
+    snprintf(dir, size, "%s/%s", path, newest);
     return AX_OK;
 }
 
@@ -71,8 +97,8 @@ static ax_status read_init(ax_job *job)
 {
     ax_run_config *c = job->config;
     ax_ckpt_info info;
-    if (strcmp(c->init, "random") == 0)
-        return AX_OK;
+    if (job->resume.found || strcmp(c->init, "random") == 0)
+        return AX_OK; // where a run once began may be gone
     AX_CHECK(
         !*c->preset, AX_EUSAGE,
         "model.preset=%s beside model.init=%s: the checkpoint brings its own model; leave one out",
@@ -169,6 +195,8 @@ static ax_status resolve(ax_job *job)
                              .document_mask = job->corpus_wanted && c->data.document_mask,
                              .inference = job->inference,
                              .cache = job->cache,
+                             .snapshot =
+                                 job->run_wanted && *o->out && o->save_every > 0 && o->save_async,
                              .skip_nonfinite = o->nonfinite == AX_CONFIG_SKIP,
                              .optim = {.beta1 = o->beta1,
                                        .beta2 = o->beta2,
@@ -189,6 +217,13 @@ static ax_status resolve(ax_job *job)
 static ax_status open_tokenizer(ax_job *job)
 {
     ax_run_config *c = job->config;
+    if (job->run_wanted)
+        AX_TRY(ax_resume_adopt(&job->resume, job->resume_config, job->ranks, c));
+    if (!job->ranks)
+        job->ranks = (int)c->ranks;
+    AX_TRY(ax_config_check(c));
+    if (job->run_wanted)
+        AX_TRY(ax_leave_init(&c->train, job->asked, job->started, &job->leave));
     AX_TRY(read_init(job));
     AX_TRY(ax_tokenizer_open(c->data.tokenizer, &job->tokenizer));
     int64_t vocab = ax_tokenizer_vocab(job->tokenizer);
@@ -245,8 +280,18 @@ ax_status ax_job_open_data(ax_job *job)
     return open_corpus(job);
 }
 
+static ax_status choose_resume(ax_job *job)
+{
+    return job->run_wanted
+               ? ax_resume_choose(job->config, &job->lock, &job->resume, &job->resume_config)
+               : AX_OK;
+}
+
 void ax_job_close_data(ax_job *job)
 {
+    ax_lock_release(&job->lock);
+    free(job->resume_config);
+    job->resume_config = NULL;
     ax_corpus_close(job->corpus);
     ax_tokenizer_close(job->tokenizer);
     job->corpus = NULL;
@@ -300,6 +345,10 @@ static ax_status launched_main(void *ctx, ax_comm *world)
     ax_job *job = ctx;
     ax_status st = check_ranks(job, world->size);
     if (st == AX_OK)
+        st = ax_comm_agree(world, world->rank == 0 ? choose_resume(job) : AX_OK);
+    if (st == AX_OK && job->run_wanted)
+        st = ax_resume_share(world, &job->resume, &job->resume_config);
+    if (st == AX_OK)
         st = world->rank == 0 ? open_shared(job) : AX_OK;
     st = ax_comm_agree(world, st);
     if (st == AX_OK)
@@ -318,6 +367,7 @@ ax_status ax_job_run(ax_job *job, ax_job_main *main)
     ax_launch launch = ax_comm_launch();
     int64_t wanted = job->config->ranks;
     job->main = main;
+    job->started = ax_leave_clock();
     job->launched = launch.launcher != NULL;
     job->ranks = (int)wanted;
     if (job->launched)
@@ -325,7 +375,9 @@ ax_status ax_job_run(ax_job *job, ax_job_main *main)
     AX_CHECK(wanted <= MOST_LOCAL_RANKS, AX_EUSAGE,
              "--ranks %lld: one process runs at most %d ranks; start more under mpirun or srun",
              (long long)wanted, MOST_LOCAL_RANKS);
-    ax_status st = open_shared(job);
+    ax_status st = choose_resume(job);
+    if (st == AX_OK)
+        st = open_shared(job);
     if (st == AX_OK)
         st = ax_ranks_run(job->ranks, local_main, job);
     ax_job_close_data(job);

@@ -8,7 +8,9 @@
 #pragma once
 #include "ckpt/hf.h"
 #include "train/config.h"
+#include "train/leave.h"
 #include "train/ranks.h"
+#include "train/resume.h"
 #include "train/trainer.h"
 
 typedef struct ax_job ax_job;
@@ -30,9 +32,11 @@ struct ax_job {
     bool inference;        // no gradients, no optimizer; the batch is rounded up to fit the grid
     // Called once the model and the tokenizer are known; may set the two that follow. NULL: nothing.
     ax_status (*prepare)(ax_job *job);
-    int64_t sequences; // in place of train.batch; 0: that
-    int64_t cache;     // as ax_trainer_config
-    bool scale_wanted; // a model too large for a quick proof is scaled down
+    int64_t sequences;      // in place of train.batch; 0: that
+    int64_t cache;          // as ax_trainer_config
+    bool scale_wanted;      // a model too large for a quick proof is scaled down
+    bool run_wanted;        // it trains: train.out is written and locked, train.resume obeyed
+    ax_leave_signal *asked; // NULL: nobody listens to signals
     ax_job_main *main;
 
     // Set by ax_job_run.
@@ -42,6 +46,11 @@ struct ax_job {
     char init[4096]; // directory that model.init names; "": random
     bool hf;         // it is a Hugging Face directory
     ax_hf_config hf_config;
+    ax_resume resume;    // what the run goes on from, as chosen before the ranks started
+    char *resume_config; // its configuration; NULL: none
+    ax_lock lock;        // of train.out: the process's of rank 0
+    double started;      // seconds since 1970
+    ax_leave leave;
     int ranks;
     bool scaled;
     bool launched; // by mpirun or srun
@@ -52,12 +61,13 @@ struct ax_job {
 // from the launcher's number.
 ax_status ax_job_run(ax_job *job, ax_job_main *main);
 
-// The checkpoint directory behind a path: itself, or what `latest` names in a run directory.
+// The checkpoint directory behind a path: itself, or what `latest` names in a run directory; where
+// that is missing or not whole, the newest whole one there.
 ax_status ax_job_checkpoint(const char *path, char *dir, size_t size);
 
 // The tokenizer and the corpus of a job alone: no ranks, no model. Not collective. Close in any case.
 ax_status ax_job_open_data(ax_job *job);
 void ax_job_close_data(ax_job *job);
 
-// Parameters of an open trainer: from the checkpoint or from the seed. Collective.
+// Parameters of an open trainer: from model.init or from the seed. Collective.
 ax_status ax_job_init_params(const ax_job *job, ax_trainer *t);

@@ -1,16 +1,21 @@
 #include "train/loop.h"
 
 #include "base/log.h"
-#include "ckpt/ckpt.h"
 #include "optim/schedule.h"
 #include "train/eval.h"
 #include "train/metrics.h"
 #include "train/peak.h"
 #include "train/rundir.h"
+#include "train/saves.h"
 #include "train/step.h"
 
 #include <math.h>
 #include <stdio.h>
+
+typedef struct ballot { // lives until the communicator has forgotten it
+    double vote[2];
+    ax_req request;
+} ballot;
 
 typedef struct run { // one rank's
     ax_job *job;
@@ -18,8 +23,15 @@ typedef struct run { // one rank's
     ax_trainer *t;
     ax_loader loader;
     ax_schedule schedule;
-    ax_metrics metrics;          // rank 0's
-    int64_t step, tokens, saved; // last step done; tokens so far; step of the last checkpoint
+    ax_resume from; // this rank's own
+    ax_saves saves;
+    ballot ballot;
+    ax_metrics metrics;    // rank 0's
+    int64_t step, tokens;  // last step done; tokens so far
+    int64_t scored, saved; // steps of the last evaluation and checkpoint; 0: none
+    double loss, step_s;   // of the last step
+    ax_status leaving;     // AX_OK: going on
+    bool writing;          // some rank writes at a checkpoint
     double peak, memory, model_flops, hardware_flops; // of all ranks; memory: most of any
 } run;
 
@@ -31,7 +43,9 @@ static const ax_train_options *options(const run *r)
 ax_status ax_train_open(const ax_job *job, ax_comm *world, ax_trainer *t)
 {
     AX_TRY(ax_trainer_open(&job->trainer, world, t));
-    ax_status st = ax_comm_end(world, ax_job_init_params(job, t));
+    ax_status st = AX_OK;
+    if (!job->resume.found)
+        st = ax_comm_end(world, ax_job_init_params(job, t));
     if (st != AX_OK)
         ax_trainer_close(t);
     return st;
@@ -77,6 +91,8 @@ static ax_status record(run *r, double lr, double seconds, const ax_step_result 
 {
     int64_t here = r->t->layout.batch * r->t->layout.seq;
     r->tokens += here;
+    r->loss = s->loss;
+    r->step_s = seconds;
     // A step faster than the measurement at the start shows that other work slowed that down.
     r->peak = r->peak > 0 ? fmax(r->peak, r->hardware_flops / seconds) : 0;
     if (r->world->rank != 0)
@@ -103,6 +119,31 @@ static ax_status record(run *r, double lr, double seconds, const ax_step_result 
                                                              .trace = &r->t->trace});
 }
 
+// What ranks decide together after a step, the largest number counts: why to leave, and whether
+// someone is still writing. Begun before the metrics are written and waited for after.
+static ax_status cast_votes(run *r)
+{
+    ballot *b = &r->ballot;
+    b->vote[0] = (double)ax_leave_now(&r->job->leave, r->step_s);
+    b->vote[1] = ax_saves_busy(&r->saves);
+    return ax_comm_allreduce_begin(r->world,
+                                   &(ax_xfer){.send = b->vote,
+                                              .recv = b->vote,
+                                              .count = 2,
+                                              .dtype = AX_F64,
+                                              .op = AX_MAX,
+                                              .tag = "votes"},
+                                   &b->request);
+}
+
+static ax_status count_votes(run *r)
+{
+    AX_TRY(ax_comm_wait(&r->ballot.request));
+    r->leaving = (ax_status)r->ballot.vote[0];
+    r->writing = r->ballot.vote[1] > 0;
+    return AX_OK;
+}
+
 static ax_status train_step(run *r)
 {
     ax_step_result result;
@@ -113,7 +154,10 @@ static ax_status train_step(run *r)
     if (st == AX_ENUMERIC && r->world->rank == 0)
         ax_log(AX_LOG_ERROR, NULL, "training stops at step %lld", (long long)r->step);
     AX_TRY(st);
-    return record(r, lr, ax_metrics_clock() - begun, &result);
+    double seconds = ax_metrics_clock() - begun;
+    AX_TRY(cast_votes(r));
+    AX_TRY(record(r, lr, seconds, &result));
+    return count_votes(r);
 }
 
 static ax_status evaluate(run *r)
@@ -123,6 +167,7 @@ static ax_status evaluate(run *r)
     if (r->world->rank == 0 && r->step == o->steps)
         ax_log(AX_LOG_INFO, "eval", "scoring the held-out tokens");
     AX_TRY(ax_evaluate(r->t, r->job->corpus, AX_VALID, o->eval_batches * o->batch, &e));
+    r->scored = r->step;
     if (r->world->rank != 0)
         return AX_OK;
     r->job->trained.valid_loss = e.loss;
@@ -134,13 +179,14 @@ static ax_status evaluate(run *r)
                                                                  .bits_per_byte = e.bits_per_byte});
 }
 
-static ax_status save(run *r)
+// Lines of the metrics reach the disk before the checkpoint that follows them.
+static ax_status save(run *r, bool whole)
 {
-    const char *out = options(r)->out;
-    if (!*out || r->saved == r->step)
-        return AX_OK;
-    AX_TRY(ax_optim_settle(&r->t->optim));
-    AX_TRY(ax_rundir_save(out, r->job->config, r->t, r->step, r->tokens));
+    const ax_saves_point at = {r->step, r->tokens, ax_corpus_tokens(r->job->corpus, AX_TRAIN),
+                               r->loss};
+    ax_status st = r->world->rank == 0 ? ax_metrics_sync(&r->metrics) : AX_OK;
+    AX_TRY(ax_comm_agree(r->world, st));
+    AX_TRY(ax_saves_begin(&r->saves, &at, whole));
     r->saved = r->step;
     return AX_OK;
 }
@@ -150,18 +196,72 @@ static bool due(int64_t every, int64_t step)
     return every > 0 && step % every == 0;
 }
 
-static ax_status steps(run *r)
+// What stands between a step and the next. A rank that must leave scores nothing: that is made up
+// for when the run goes on.
+static ax_status between(run *r, bool last)
 {
     const ax_train_options *o = options(r);
     bool held_out = ax_corpus_windows(r->job->corpus, AX_VALID) > 0;
-    for (r->step = 1; r->step <= o->steps; r->step++) {
-        bool last = r->step == o->steps;
+    bool scores = held_out && (last || due(o->eval_every, r->step));
+    if (r->step == 0)
+        return AX_OK;
+    if (!r->leaving && scores && r->scored < r->step)
+        AX_TRY(evaluate(r));
+    if (!r->writing)
+        AX_TRY(ax_saves_finish(&r->saves));
+    if (!*o->out || r->saved == r->step)
+        return AX_OK;
+    bool whole = last || r->leaving;
+    return whole || due(o->save_every, r->step) ? save(r, whole) : AX_OK;
+}
+
+static void say_leaving(const run *r)
+{
+    if (r->world->rank != 0)
+        return;
+    ax_log(AX_LOG_WARN, NULL,
+           "leaving after step %lld of %lld; saved in %s/%s: go on with "
+           "train.resume=auto",
+           (long long)r->step, (long long)options(r)->steps, options(r)->out, r->saves.name);
+}
+
+// Leaving is a status that all ranks return together.
+static ax_status steps(run *r)
+{
+    const ax_train_options *o = options(r);
+    for (;;) {
+        AX_TRY(between(r, r->step >= o->steps));
+        if (r->step >= o->steps || r->leaving)
+            break;
+        r->step++;
         AX_TRY(train_step(r));
-        if (held_out && (last || due(o->eval_every, r->step)))
-            AX_TRY(evaluate(r));
-        if (last || due(o->save_every, r->step))
-            AX_TRY(save(r));
     }
+    AX_TRY(ax_saves_finish(&r->saves));
+    if (!r->leaving)
+        return AX_OK;
+    say_leaving(r);
+    return ax_comm_agree(r->world, r->leaving);
+}
+
+// Where the run stands, on all ranks: rank 0 has read whether the resumed step was scored.
+static ax_status go_on(run *r)
+{
+    double scored = r->metrics.evaluated ? (double)r->from.step : 0;
+    AX_TRY(ax_comm_max(r->world, &scored, 1));
+    r->scored = (int64_t)scored;
+    r->step = r->from.step;
+    r->tokens = r->from.tokens;
+    r->loss = r->from.loss;
+    r->saved = r->from.elsewhere ? 0 : r->from.step;
+    if (r->world->rank != 0)
+        return AX_OK;
+    ax_train_summary *sum = &r->job->trained;
+    sum->steps = r->step;
+    sum->tokens = r->tokens;
+    sum->loss = r->loss;
+    if (r->step >= options(r)->steps)
+        ax_log(AX_LOG_INFO, "resume", "%s, step %lld of %lld: nothing is left to train",
+               r->from.dir, (long long)r->step, (long long)options(r)->steps);
     return AX_OK;
 }
 
@@ -170,7 +270,18 @@ static ax_status open_run(run *r)
     const ax_train_options *o = options(r);
     AX_TRY(ax_loader_init(&r->loader, r->job->corpus, o->batch, r->job->config->data.seed));
     r->schedule = schedule_of(o);
-    return r->world->rank == 0 ? ax_rundir_open(o->out, r->job, r->t, &r->metrics) : AX_OK;
+    r->saves = (ax_saves){
+        .out = o->out, .config = r->job->config, .trainer = r->t, .beside = r->t->config.snapshot};
+    if (r->world->rank != 0)
+        return AX_OK;
+    AX_TRY(ax_resume_check_data(&r->from, ax_corpus_tokens(r->job->corpus, AX_TRAIN)));
+    return ax_rundir_open(r->job, r->t, &r->from, &r->metrics);
+}
+
+static ax_status restore(run *r)
+{
+    r->from = r->job->resume;
+    return r->from.found ? ax_resume_load(&r->from, r->job->config, r->t) : AX_OK;
 }
 
 ax_status ax_train_rank(ax_job *job, ax_comm *world)
@@ -180,15 +291,21 @@ ax_status ax_train_rank(ax_job *job, ax_comm *world)
     ax_status st = ax_train_open(job, world, &t);
     if (st != AX_OK)
         return st;
+    AX_TRY_TO(done, restore(&r));
     AX_TRY_TO(done, ax_comm_agree(world, open_run(&r)));
     AX_TRY_TO(done, measure_job(&r));
+    if (r.from.found)
+        AX_TRY_TO(done, go_on(&r));
     AX_TRY_TO(done, steps(&r));
 done:
+    if (st == AX_ENUMERIC) // all ranks are here: what is being written is worth its name
+        ax_saves_finish(&r.saves);
     if (world->rank == 0) {
         ax_status closed = ax_metrics_close(&r.metrics);
         st = st == AX_OK ? closed : st;
     }
     ax_comm_end(world, st);
+    ax_saves_close(&r.saves);
     ax_trainer_close(&t);
     return st;
 }

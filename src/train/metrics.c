@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -39,25 +40,130 @@ static ax_status write_line(ax_metrics *m, ax_text *t)
     return st;
 }
 
-ax_status ax_metrics_open(ax_metrics *m, const char *dir, const char *run, int64_t log_every,
-                          bool quiet)
+// ---- opening
+
+typedef struct lines { // of a file that is there
+    off_t keep;        // bytes
+    int64_t number;    // lines kept
+    int64_t last_step; // of those; 0: none
+    bool evaluated;    // the resumed step has its evaluation
+} lines;
+
+// The step of a line; 0: it has none. False: the line is not ours.
+static bool line_step(const char *line, ssize_t length, int64_t *step)
 {
-    *m = (ax_metrics){.log_every = log_every,
-                      .terminal = isatty(STDERR_FILENO),
-                      .quiet = quiet,
-                      .started = ax_metrics_clock()};
-    if (!*dir)
+    static const char start[] = "{\"step\":";
+    *step = 0;
+    if (length < 3 || line[0] != '{' || line[length - 2] != '}' || strlen(line) != (size_t)length)
+        return false;
+    if (strncmp(line, start, sizeof start - 1) != 0)
+        return true;
+    *step = strtoll(line + sizeof start - 1, NULL, 10);
+    return *step > 0;
+}
+
+// Up to the first line beyond `step`, or to a last one without an end.
+static ax_status scan(FILE *f, const char *path, int64_t step, lines *out)
+{
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t n;
+    ax_status st = AX_OK;
+    *out = (lines){0};
+    while ((n = getline(&line, &room, f)) > 0 && line[n - 1] == '\n') {
+        int64_t at;
+        bool ours = line_step(line, n, &at);
+        if (!ours || (out->number == 0 && strncmp(line, "{\"run\":", 7) != 0)) {
+            ax_fail(AX_EFORMAT, __FILE__, __LINE__,
+                    "%s:%lld: no line of a run; mend or move the file, then resume", path,
+                    (long long)out->number + 1);
+            st = AX_EFORMAT;
+            break;
+        }
+        if (at > step)
+            break;
+        out->evaluated = out->evaluated || (at == step && strstr(line, "\"valid_loss\":"));
+        out->last_step = at > 0 ? at : out->last_step;
+        out->keep += n;
+        out->number++;
+    }
+    bool failed = ferror(f);
+    free(line);
+    AX_CHECK(!failed, AX_EIO, "%s: %s", path, strerror(errno));
+    return st;
+}
+
+// Nothing there, or not even a first line: a new file.
+static ax_status go_on(ax_metrics *m, int64_t step, bool *fresh)
+{
+    lines l;
+    m->file = fopen(m->path, "r+");
+    *fresh = !m->file && errno == ENOENT;
+    if (*fresh)
         return AX_OK;
-    snprintf(m->path, sizeof m->path, "%s/metrics.jsonl", dir);
-    m->file = fopen(m->path, "wx");
+    AX_CHECK(m->file, AX_EIO, "%s: %s", m->path, strerror(errno));
+    AX_TRY(scan(m->file, m->path, step, &l));
+    bool cut = fseeko(m->file, l.keep, SEEK_SET) == 0 && ftruncate(fileno(m->file), l.keep) == 0;
+    AX_CHECK(cut, AX_EIO, "%s: cannot cut it after step %lld: %s", m->path, (long long)step,
+             strerror(errno));
+    if (l.number > 0 && l.last_step < step)
+        ax_log(AX_LOG_WARN, NULL, "%s ends at step %lld: the lines up to step %lld are lost",
+               m->path, (long long)l.last_step, (long long)step);
+    m->evaluated = l.evaluated;
+    *fresh = l.number == 0;
+    return AX_OK;
+}
+
+static ax_status create(ax_metrics *m, bool replace)
+{
+    if (m->file)
+        return AX_OK;
+    m->file = fopen(m->path, replace ? "w" : "wx");
     AX_CHECK(m->file, errno == EEXIST ? AX_EUSAGE : AX_EIO, "%s: %s%s", m->path, strerror(errno),
              errno == EEXIST ? ": this directory holds a run; choose another train.out" : "");
+    return AX_OK;
+}
+
+static ax_status describe(ax_metrics *m, const ax_metrics_place *p)
+{
     ax_text t = {0};
-    ax_text_add(&t, "{\"run\":%s}", run);
-    ax_status st = write_line(m, &t);
-    if (st != AX_OK)
+    ax_text_add(&t, "{\"run\":%s", p->run);
+    if (p->resumed)
+        ax_text_add(&t, ",\"resumed_from\":%lld", (long long)p->step);
+    ax_text_add(&t, "}");
+    return write_line(m, &t);
+}
+
+static ax_status open_file(ax_metrics *m, const ax_metrics_place *p, bool *fresh)
+{
+    if (p->resumed)
+        AX_TRY(go_on(m, p->step, fresh));
+    if (p->done && !*fresh)
+        return AX_OK;
+    AX_TRY(create(m, p->replace || p->resumed));
+    return describe(m, p);
+}
+
+ax_status ax_metrics_open(ax_metrics *m, const ax_metrics_place *p)
+{
+    bool fresh = true;
+    *m = (ax_metrics){.log_every = p->log_every,
+                      .terminal = isatty(STDERR_FILENO),
+                      .quiet = p->quiet,
+                      .started = ax_metrics_clock()};
+    if (!*p->dir)
+        return AX_OK;
+    snprintf(m->path, sizeof m->path, "%s/metrics.jsonl", p->dir);
+    ax_status st = open_file(m, p, &fresh);
+    if (st != AX_OK && m->file && fresh)
         unlink(m->path); // a start that failed leaves nothing that blocks the next
     return st;
+}
+
+ax_status ax_metrics_sync(ax_metrics *m)
+{
+    AX_CHECK(!m->file || fsync(fileno(m->file)) == 0, AX_EIO, "%s: %s", m->path, strerror(errno));
+    return AX_OK;
 }
 
 static void add_traffic(ax_text *t, const ax_comm_trace *trace)

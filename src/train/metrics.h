@@ -1,12 +1,13 @@
 // metrics.jsonl and what a person sees of a run. Rank 0's alone.
 //
 //     ax_metrics m;
-//     AX_TRY(ax_metrics_open(&m, "out/run1", "{\"model.layers\":...}", steps, log_every));
+//     AX_TRY(ax_metrics_open(&m, &(ax_metrics_place){.dir = "out/run1", .run = "{...}", ...}));
 //     AX_TRY(ax_metrics_step(&m, &record));
 //     AX_TRY(ax_metrics_close(&m));
 //
 // The file's first line is {"run": ...}, then one object a step; evaluations are lines of their
-// own. Every line is written and flushed whole. On a terminal one living line shows the progress; in a
+// own. A resumed run cuts what lies beyond its step and goes on with {"run": ..., "resumed_from":
+// step}. Every line is written and flushed whole. On a terminal one living line shows the progress; in a
 // pipe a plain line every `log_every` steps.
 #pragma once
 #include "comm/trace.h"
@@ -35,13 +36,24 @@ typedef struct ax_metrics {
     int width;      // of the living line as last drawn
     double started; // seconds, monotonic
     int64_t first_step;
+    bool evaluated; // the resumed step has its evaluation already
 } ax_metrics;
 
 double ax_metrics_clock(void); // monotonic seconds
 
-// `dir` must exist ("": no file). `run` is a JSON object: configuration, plan, build.
-ax_status ax_metrics_open(ax_metrics *m, const char *dir, const char *run, int64_t log_every,
-                          bool quiet);
+typedef struct ax_metrics_place {
+    const char *dir; // must exist; "": no file
+    const char *run; // a JSON object: configuration, plan, build
+    int64_t step;    // of a resumed run: its last one
+    bool resumed;    // the file may be there, and is gone on with
+    bool replace;    // the file may be there, and is of no use
+    bool done;       // resumed where nothing is left to train: no new line
+    int64_t log_every;
+    bool quiet;
+} ax_metrics_place;
+
+// AX_EFORMAT names the line of a file that is not ours; a half last line is cut.
+ax_status ax_metrics_open(ax_metrics *m, const ax_metrics_place *place);
 ax_status ax_metrics_step(ax_metrics *m, const ax_metrics_record *r);
 typedef struct ax_metrics_eval {
     int64_t step, tokens;
@@ -49,4 +61,6 @@ typedef struct ax_metrics_eval {
     double bits_per_byte; // 0: unknown
 } ax_metrics_eval;
 ax_status ax_metrics_evaluation(ax_metrics *m, const ax_metrics_eval *e);
+// Brings the lines to disk: a checkpoint is not older than they are.
+ax_status ax_metrics_sync(ax_metrics *m);
 ax_status ax_metrics_close(ax_metrics *m); // a zeroed one is legal

@@ -47,20 +47,34 @@ static ax_status write_file(const char *dir, const char *name, const char *text)
     return AX_OK;
 }
 
-// A directory of an earlier run, or one that a checkpoint could not be saved into, is noticed
-// before training and not after.
-static ax_status check_unused(const char *out)
+ax_status ax_rundir_look(const char *out, bool *used, bool *claimed)
 {
-    static const char *const ours[] = {"metrics.jsonl", "latest", "step-"};
     DIR *d = opendir(out);
     AX_CHECK(d, AX_EIO, "train.out=%s: %s", out, strerror(errno));
-    bool used = false;
-    for (const struct dirent *e = readdir(d); e; e = readdir(d))
-        for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
-            used = used || strncmp(e->d_name, ours[i], strlen(ours[i])) == 0;
+    *used = *claimed = false;
+    for (const struct dirent *e = readdir(d); e; e = readdir(d)) {
+        *claimed = *claimed || strcmp(e->d_name, "latest") == 0;
+        *used = *used || *claimed || strcmp(e->d_name, "metrics.jsonl") == 0 ||
+                strncmp(e->d_name, "step-", 5) == 0;
+    }
     closedir(d);
-    AX_CHECK(!used, AX_EUSAGE, "train.out=%s: this directory holds a run; choose another train.out",
-             out);
+    return AX_OK;
+}
+
+// Where the directory was there before, the lock is held already, and it was looked into.
+static ax_status claim(const char *out, ax_lock *lock)
+{
+    char path[AX_LOCK_PATH], what[AX_LOCK_PATH];
+    bool used, claimed;
+    if (lock->fd > 0)
+        return AX_OK;
+    AX_TRY(make_directories(out));
+    AX_TRY(ax_rundir_look(out, &used, &claimed));
+    snprintf(path, sizeof path, "%s/lock", out);
+    snprintf(what, sizeof what, "train.out=%s", out);
+    AX_TRY(ax_lock_take(path, what, lock));
+    AX_TRY(ax_rundir_look(out, &used, &claimed)); // another process may have come first
+    AX_CHECK(!used, AX_EUSAGE, "train.out=%s: another run has just begun here", out);
     return AX_OK;
 }
 
@@ -156,44 +170,69 @@ static void announce(const ax_job *job)
            (long long)ax_corpus_tokens(job->corpus, AX_VALID));
 }
 
-ax_status ax_rundir_open(const char *out, const ax_job *job, const ax_trainer *t, ax_metrics *m)
+static void announce_resume(const ax_job *job, const ax_resume *r)
+{
+    const char *dtype = ax_dtype_name(job->trainer.act);
+    ax_log(AX_LOG_INFO, "resume", "%s, step %lld of %lld", r->dir, (long long)r->step,
+           (long long)job->config->train.steps);
+    if (*r->dtype && strcmp(r->dtype, dtype) != 0)
+        ax_log(AX_LOG_INFO, "resume", "%s, where %s saved: the numbers change by rounding", dtype,
+               r->dtype);
+}
+
+static bool is_done(const ax_job *job, const ax_resume *r)
+{
+    return r->found && !r->elsewhere && r->step >= job->config->train.steps;
+}
+
+static ax_status prepare(const char *out, ax_job *job, const ax_resume *r)
+{
+    if (!*out)
+        return AX_OK;
+    AX_TRY(claim(out, &job->lock));
+    ax_ckpt_sweep(out);
+    if (!is_done(job, r))
+        AX_TRY(write_config(out, job->config));
+    return r->found && !r->elsewhere ? ax_rundir_name_latest(out, r->name) : AX_OK;
+}
+
+ax_status ax_rundir_open(ax_job *job, const ax_trainer *t, const ax_resume *r, ax_metrics *m)
 {
     ax_text run = {0};
+    const char *out = job->config->train.out;
     bool quiet = job->config->verbosity < 0;
-    if (*out) {
-        AX_TRY(make_directories(out));
-        AX_TRY(check_unused(out));
-        AX_TRY(write_config(out, job->config));
-    }
+    AX_TRY(prepare(out, job, r));
     describe(job, t, &run);
-    ax_status st = run.failed
-                       ? AX_ENOMEM
-                       : ax_metrics_open(m, out, run.text, job->config->train.log_every, quiet);
+    ax_status st = run.failed ? AX_ENOMEM : AX_OK;
+    if (st == AX_OK)
+        st = ax_metrics_open(m, &(ax_metrics_place){.dir = out,
+                                                    .run = run.text,
+                                                    .step = r->step,
+                                                    .resumed = r->found,
+                                                    .replace = r->restart,
+                                                    .done = is_done(job, r),
+                                                    .log_every = job->config->train.log_every,
+                                                    .quiet = quiet});
     ax_text_fini(&run);
-    if (st == AX_OK && !quiet) {
+    if (st == AX_OK && !quiet && !is_done(job, r)) {
         announce(job);
         announce_plan(t);
+        if (r->found)
+            announce_resume(job, r);
     }
     return st;
 }
 
-ax_status ax_rundir_save(const char *out, const ax_run_config *config, ax_trainer *t, int64_t step,
-                         int64_t tokens)
+ax_status ax_rundir_name_latest(const char *out, const char *name)
 {
-    char name[32], dir[4200];
-    ax_text yaml = {0};
-    snprintf(name, sizeof name, "step-%08lld", (long long)step);
-    snprintf(dir, sizeof dir, "%s/%s", out, name);
-    ax_status st = ax_comm_agree(t->grid.world, ax_config_print(config, &yaml));
-    ax_ckpt_info info = {
-        .step = step, .updates = t->optim.updates, .tokens = tokens, .config = yaml.text};
-    if (st == AX_OK)
-        st = ax_ckpt_save(dir, &t->model.params, &t->grid, &t->dev, &info);
-    ax_text_fini(&yaml);
-    if (st == AX_OK && t->grid.rank == 0) {
-        char line[40];
-        snprintf(line, sizeof line, "%s\n", name);
-        st = write_file(out, "latest", line);
-    }
-    return ax_comm_agree(t->grid.world, st);
+    char line[72];
+    snprintf(line, sizeof line, "%s\n", name);
+    AX_TRY(write_file(out, "latest", line));
+    int fd = open(out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool synced = fd >= 0 && fsync(fd) == 0;
+    int why = errno;
+    if (fd >= 0)
+        close(fd);
+    AX_CHECK(synced, AX_EIO, "%s: %s", out, strerror(why));
+    return AX_OK;
 }

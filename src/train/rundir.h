@@ -1,13 +1,16 @@
-// The run directory: metrics.jsonl, config.yaml, step-NNNNNNNN/, and `latest`, which names the
-// newest checkpoint.
+// The run directory: metrics.jsonl, config.yaml, step-NNNNNNNN/, `latest`, which names the newest
+// checkpoint, and, while a run is going on, `lock`.
 #pragma once
 #include "train/job.h"
 #include "train/metrics.h"
 
-// Rank 0. Creates `out` ("": no directory, metrics stay on the screen), writes config.yaml, opens
-// the metrics and says what is about to run. AX_EUSAGE when `out` holds a run already.
-ax_status ax_rundir_open(const char *out, const ax_job *job, const ax_trainer *t, ax_metrics *m);
+// Whether a directory holds a run (metrics, `latest` or a checkpoint), and whether it has a `latest`.
+ax_status ax_rundir_look(const char *out, bool *used, bool *claimed);
 
-// Collective. Writes out/step-NNNNNNNN and then `latest`.
-ax_status ax_rundir_save(const char *out, const ax_run_config *config, ax_trainer *t, int64_t step,
-                         int64_t tokens);
+// Rank 0. Creates train.out ("": no directory, metrics stay on the screen), takes its lock unless
+// the job has it, clears what killed saves left, writes config.yaml, opens the metrics where `r`
+// goes on, and says what is about to run. AX_EUSAGE when a run has come first.
+ax_status ax_rundir_open(ax_job *job, const ax_trainer *t, const ax_resume *r, ax_metrics *m);
+
+// Rank 0. Lets `latest` name a checkpoint; on disk when it returns.
+ax_status ax_rundir_name_latest(const char *out, const char *name);

@@ -9,11 +9,11 @@
 
 static ax_arena *arena_of(ax_trainer *t, int i)
 {
-    ax_arena *const all[AX_ARENAS] = {&t->run, &t->step, &t->call};
+    ax_arena *const all[AX_ARENAS] = {&t->run, &t->step, &t->call, &t->copy};
     return all[i];
 }
 
-static const char *const arena_name[AX_ARENAS] = {"run", "step", "call"};
+static const char *const arena_name[AX_ARENAS] = {"run", "step", "call", "copy"};
 
 static ax_status init_model(ax_trainer *t)
 {
@@ -42,7 +42,8 @@ static ax_status init_model(ax_trainer *t)
     t->positions = calloc(tokens, sizeof *t->positions);
     AX_CHECK(t->ids && t->targets && t->positions, AX_ENOMEM,
              "no memory for the %zu token ids of a step", tokens);
-    return ax_model_bind(&t->model, &t->run, c->inference ? 0 : AX_BIND_STATE | AX_BIND_GRAD);
+    AX_TRY(ax_model_bind(&t->model, &t->run, c->inference ? 0 : AX_BIND_STATE | AX_BIND_GRAD));
+    return c->snapshot ? ax_ckpt_snapshot_bind(&t->snapshot, &t->model.params, &t->copy) : AX_OK;
 }
 
 static ax_status choose_layout(ax_trainer *t)
@@ -169,7 +170,12 @@ static ax_status open_local(ax_trainer *t, int rank, ax_device_config *dev, int 
     AX_TRY(check_memory("the weights", weights / ax_grid_ranks(&c->grid), ranks));
     AX_TRY(check_memory("the token ids of a step", tokens, ranks));
     AX_TRY(ax_trainer_measure(c, rank, &t->size));
-    AX_TRY(check_memory("all buffers", ax_trainer_bytes(&t->size), ranks));
+    double all = ax_trainer_bytes(&t->size), copy = (double)t->size.arena[AX_ARENAS - 1];
+    AX_TRY(check_memory("all buffers", all - copy, ranks));
+    AX_CHECK(all * ranks <= ax_device_memory(), AX_ENOMEM,
+             "the copy of masters and moments that is saved while training goes on takes %.1f GiB "
+             "of a rank, more than this machine has left: set train.save_async=off",
+             copy / 1073741824);
     dev->workspace = t->size.workspace;
     AX_TRY(ax_device_open(dev, &t->dev));
     return open_arenas(t);
@@ -216,6 +222,7 @@ void ax_trainer_close(ax_trainer *t)
     free(t->ids);
     free(t->targets);
     free(t->positions);
+    ax_ckpt_snapshot_fini(&t->snapshot);
     ax_model_fini(&t->model);
     ax_grid_close(&t->grid);
     if (t->world) { // it lives on

@@ -10,11 +10,12 @@
 //     ... fill t.ids, t.targets, t.positions ...; AX_TRY(ax_step(&t, lr, &result));
 //     ax_trainer_close(&t);
 #pragma once
+#include "ckpt/ckpt.h"
 #include "comm/trace.h"
 #include "nn/model.h"
 #include "optim/optim.h"
 
-enum { AX_ARENAS = 3 };
+enum { AX_ARENAS = 4 };
 
 typedef struct ax_trainer_config {
     const ax_arch *arch; // checked; must outlive the trainer
@@ -31,12 +32,14 @@ typedef struct ax_trainer_config {
     bool inference;     // no gradients, no optimizer state
     int64_t cache;      // inference: positions of a sequence in a cache (nn/infer.h), and no passes
                         // over whole rows; 0: none
+    bool snapshot;      // room for the copy that is saved while training goes on
     bool skip_nonfinite; // a step with non-finite gradients is skipped, not an error
     ax_optim_config optim;
 } ax_trainer_config;
 
 typedef struct ax_trainer_size {
-    size_t arena[AX_ARENAS]; // run (parameters, state, buffers), step (activations), call (scratch)
+    size_t arena[AX_ARENAS]; // run (parameters, state, buffers), step (activations), call
+                             // (scratch), copy (the snapshot)
     size_t workspace;        // of the device
     double matmul_flops;     // issued by this rank in one step
 } ax_trainer_size;
@@ -50,8 +53,9 @@ typedef struct ax_trainer {
     ax_grid grid;
     ax_comm_trace trace;
     void *memory[AX_ARENAS];
-    ax_arena run, step, call;
+    ax_arena run, step, call, copy;
     ax_model model;
+    ax_ckpt_snapshot snapshot; // zeroed where there is none
     ax_optim optim;
     int32_t *ids, *targets,
         *positions; // (accumulation, m): this coordinate's rows of the next step

@@ -16,7 +16,8 @@ $ axonn help
 |     help       this list, the page of a verb, or all keys
 |
 | axonn help VERB shows examples, axonn help keys every key.
-| Exit status: 0 done, 1 failed, 2 wrong use.
+| Exit status: 0 done, 1 failed, 2 wrong use, 75 stopped early after saving: start it
+| again with train.resume=auto.
 $ axonn --version
 | axonn 0.1.0
 $ axonn help train

@@ -79,6 +79,12 @@ $ axonn train --config run.yaml train.steps=4
 ! axonn: error: train.epochs=1.5 and train.steps=4: give one
 [2]
 
+# Cut and resumed, a mixture goes on with the same samples; the epochs may be given again.
+$ axonn train --config run.yaml train.out=cut train.wall_time=0.001 -q >stopped 2>&1; echo $?; grep -c '"loss"' cut/metrics.jsonl
+| 75
+| 1
+$ axonn train --config run.yaml train.out=cut train.resume=auto -q --grid z=2 && grep -oE '"loss":.{10}' cut/metrics.jsonl | cmp - run.losses
+
 # Scores do not depend on batch or grid: masked text, completions, a mixture with both.
 $ score() { axonn eval model.init=run device=ref --json "$@" | sed -E 's/.*"valid_loss":(.{10}).*"tokens":([0-9]+),"seconds":[^,}]*(.{17})?.*/\1 of \2 tokens\3/'; }
 > for data in data.valid=squares "data.valid=squares data.document_mask=on" "data.valid=squares.jsonl" data.valid=sums.jsonl "data.train=squares@0.7,sums.jsonl@0.3 data.valid_fraction=0.3 data.document_mask=on"; do

@@ -47,7 +47,7 @@ $ for r in run serial; do sed -n 's/.*"loss":\([0-9.]*\),.*/\1/p' $r/metrics.jso
 
 # A directory that holds a run is not written into.
 $ axonn train --config run.yaml
-! axonn: error: train.out=run: this directory holds a run; choose another train.out
+! axonn: error: train.out=run: this directory holds a run: train.resume=auto goes on with it, or choose another train.out
 [2]
 $ axonn train --config run.yaml train.out=run.yaml
 ! axonn: error: train.out=run.yaml: Not a directory

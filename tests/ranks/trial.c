@@ -202,7 +202,7 @@ static ax_status dry_runs(work *w)
 static void check_memory(work *w)
 {
     const ax_trainer *t = &w->t;
-    const ax_arena *const all[AX_ARENAS] = {&t->run, &t->step, &t->call};
+    const ax_arena *const all[AX_ARENAS] = {&t->run, &t->step, &t->call, &t->copy};
     for (int i = 0; i < AX_ARENAS; i++) {
         // A step alone may need less than an evaluation or a token.
         bool exact = w->trial->dry_runs || i == 0;

@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# Told to leave by a signal to any one rank, by the clock or from the keyboard, all ranks finish the
+# step, save, and exit together with the status that says so; what is left then goes on.
+#     test_leave.sh AXONN MPIRUN
+set -u
+# shellcheck source=tests/fault/runs.sh
+. "$(dirname "$(realpath "$0")")/runs.sh"
+mpirun=$2
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+unset SLURM_JOB_END_TIME
+over=
+"$mpirun" --version 2>&1 | grep -qE "Open MPI|OpenRTE" && over=--oversubscribe
+small=(model.preset=tiny model.hidden=32 device=ref train.batch=4 data.train=text.txt
+    data.valid_fraction=0.05 train.threads=1 train.log_every=0 train.steps=1000000)
+
+# The process of rank $1 among those of this test.
+rank() {
+    local p
+    for p in $(pgrep -f "$axonn train .*train.out=$2\$"); do
+        tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -qE "^(OMPI_COMM_WORLD_RANK|PMI_RANK)=$1\$" &&
+            [ "$(readlink "/proc/$p/exe")" = "$(realpath "$axonn")" ] && echo "$p" && return 0
+    done
+    return 1
+}
+ended() { # sets status
+    wait_for 60 sh -c "! kill -0 $job 2>/dev/null" || kill -9 "$job"
+    wait "$job" 2>/dev/null
+    status=$?
+}
+saved() { # RUN: it is whole, of the last step told, and named
+    local last
+    last=$(tail -n 1 "$1/metrics.jsonl" | sed -n 's/^{"step":\([0-9]*\),.*/\1/p')
+    test -n "$last" -a "$(cat "$1/latest")" = "$(printf 'step-%08d' "$last")" -a ! -e "$1/lock"
+}
+
+# ---- under mpirun: one of the ranks is told
+for signal in TERM USR1; do
+    "$mpirun" $over -n 3 "$axonn" train "${small[@]}" train.batch=6 train.out=$signal >log 2>&1 &
+    job=$!
+    check "three ranks train" wait_for 60 has_step $signal 3
+    kill -$signal "$(rank 2 $signal)"
+    ended
+    check "SIG$signal to rank 2: mpirun ends with 75" test $status -eq 75
+    check "the last step is saved" saved $signal
+    check "nobody aborts" sh -c "! grep -qi 'MPI_ABORT\|killed\|error' log"
+done
+step=$(sed 's/step-0*//' TERM/latest)
+timeout 60 "$mpirun" $over -n 2 "$axonn" train -q train.out=TERM train.resume=auto \
+    train.steps=$((step + 3)) >log 2>&1
+check "two ranks go on where three left" test $? -eq 0
+check "up to the new end" has_step TERM $((step + 3))
+
+# ---- ranks of one process
+for signal in TERM USR1; do
+    "$axonn" train "${small[@]}" --ranks 2 train.save_every=2 train.out=local$signal >log 2>&1 &
+    job=$!
+    wait_for 60 has_step local$signal 3
+    kill -$signal $job
+    ended
+    check "SIG$signal: 75" test $status -eq 75
+    check "the last step is saved" saved local$signal
+done
+
+# A job started from a script ignores SIGINT; `env` gives it back its meaning.
+interruptible() { exec env --default-signal=INT "$@"; }
+interruptible "$axonn" train "${small[@]}" train.out=int >log 2>&1 &
+job=$!
+wait_for 60 has_step int 3
+kill -INT $job
+ended
+check "an interrupt: saved, 130" test $status -eq 130
+check "the last step is saved" saved int
+# Long steps: the second comes before the first is obeyed.
+interruptible "$axonn" train "${small[@]}" train.batch=600 train.out=twice >log 2>&1 &
+job=$!
+wait_for 60 test -e twice/metrics.jsonl
+kill -INT $job
+wait_for 20 grep -q 'interrupt again' log
+kill -INT $job
+ended
+check "a second interrupt ends it at once" test $status -eq 130
+check "without a checkpoint" test ! -e twice/latest
+# With nowhere to save to there is nothing to wait for.
+"$axonn" train "${small[@]}" train.log_every=1 >log 2>&1 &
+job=$!
+wait_for 60 grep -q '^step 3/' log
+kill -TERM $job
+ended
+check "without train.out a signal just ends it" test $status -eq 143
+
+# ---- the clock
+timeout 60 "$axonn" train "${small[@]}" train.wall_time=2 train.out=time >log 2>&1
+check "train.wall_time is over: 75" test $? -eq 75
+check "the last step is saved" saved time
+SLURM_JOB_END_TIME=$(($(date +%s) + 33)) timeout 25 "$axonn" train "${small[@]}" \
+    train.stop_before=30 train.out=slurm >log 2>&1
+check "30 seconds before the end that Slurm tells: 75" test $? -eq 75
+check "the last step is saved" saved slurm
+train "${small[@]}" train.stop_before=30 train.out=none
+check "an end that nobody knows is wrong use" test $status -eq 2
+train "${small[@]}" train.stop_before=30 train.wall_time=20 train.out=none
+check "and so is one that is too near" test $status -eq 2
+check "nothing was begun" test ! -e none/metrics.jsonl
+
+[ $failed -eq 0 ]
