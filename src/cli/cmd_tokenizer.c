@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "data/bpe_train.h"
+#include "train/config_yaml.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -15,6 +16,8 @@ enum { WORDS = 64 };
 typedef struct request {
     const char *tokenizer, *train, *text_key, *out;
     int64_t literals, vocab;
+    const char *file; // of --config; NULL: none
+    ax_log_level level;
     bool json, help;
     const char *word[WORDS]; // behind the action
     int words;
@@ -37,7 +40,21 @@ static const ax_option request_option_table[] = {
 
 // ---- the command line
 
-static ax_status take_key(ax_options *o, const char *text, const char *next, int *used)
+static ax_status set_key(void *ctx, const char *key, const char *value, const char *where)
+{
+    return ax_options_set(ctx, key, value, where);
+}
+
+// As of every verb: whatever is wrong with the file is wrong use.
+static ax_status read_file(ax_options *o, const char *path)
+{
+    ax_status st = ax_config_yaml_read(path, set_key, o);
+    return st == AX_EFORMAT || st == AX_EIO ? AX_EUSAGE : st;
+}
+
+// `settings`: the keys; else only the file, which stands below them.
+static ax_status take_key(ax_options *o, request *r, const char *text, const char *next,
+                          bool settings, int *used)
 {
     char key[128];
     size_t n = strcspn(text, "=");
@@ -46,32 +63,50 @@ static ax_status take_key(ax_options *o, const char *text, const char *next, int
     const char *value = text[n] ? text + n + 1 : next;
     *used = text[n] ? 1 : 2;
     AX_CHECK(value, AX_EUSAGE, "command line: --%s needs a value", key);
-    return ax_options_set(o, key, value, "command line");
+    if (strcmp(key, "config") != 0)
+        return settings ? ax_options_set(o, key, value, "command line") : AX_OK;
+    AX_CHECK(settings || !r->file, AX_EUSAGE, "command line: --config %s and --config %s; give one",
+             r->file, value);
+    r->file = value;
+    return settings ? AX_OK : read_file(o, value);
 }
 
-static ax_status take(ax_options *o, request *r, const char *text, const char *next, int *used)
+static ax_status take_word(request *r, const char *text)
+{
+    AX_CHECK(r->words < WORDS, AX_EUSAGE, "command line: more than %d arguments", WORDS);
+    r->word[r->words++] = text;
+    return AX_OK;
+}
+
+static ax_status take(ax_options *o, request *r, const char *text, const char *next, bool settings,
+                      int *used)
 {
     *used = 1;
     if (strcmp(text, "-h") == 0 || strcmp(text, "--help") == 0)
         r->help = true;
     else if (strcmp(text, "--json") == 0)
         r->json = true;
+    else if (strcmp(text, "-q") == 0 || strcmp(text, "-v") == 0)
+        r->level = text[1] == 'q' ? AX_LOG_WARN : AX_LOG_DEBUG;
     else if (text[0] == '-' && text[1] == '-' && text[2])
-        return take_key(o, text + 2, next, used);
+        return take_key(o, r, text + 2, next, settings, used);
     else if (strchr(text, '=') && text[strcspn(text, "=/")] == '=')
-        return take_key(o, text, NULL, used);
-    else {
-        AX_CHECK(r->words < WORDS, AX_EUSAGE, "command line: more than %d arguments", WORDS);
-        r->word[r->words++] = text;
-    }
+        return take_key(o, r, text, NULL, settings, used);
+    else if (settings)
+        return take_word(r, text);
     return AX_OK;
 }
 
 static ax_status read_line(int argc, char **argv, ax_options *o, request *r)
 {
     AX_TRY(ax_options_add(o, request_option_table, r));
-    for (int i = 0, used; i < argc; i += used)
-        AX_TRY(take(o, r, argv[i], i + 1 < argc ? argv[i + 1] : NULL, &used));
+    r->level = AX_LOG_INFO;
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0, used; i < argc; i += used)
+            AX_TRY(take(o, r, argv[i], i + 1 < argc ? argv[i + 1] : NULL, pass == 1, &used));
+    ax_log_config log = ax_log_current();
+    log.level = r->level;
+    ax_log_setup(log);
     return AX_OK;
 }
 

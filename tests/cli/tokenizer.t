@@ -22,7 +22,20 @@ $ printf 'low<|endoftext|>' | axonn tokenizer encode data.tokenizer=words data.l
 | 259 265
 $ printf 'ab\377' | axonn tokenizer encode
 | 97 98 255
+$ printf 'data:\n  tokenizer: words\n  literals: tokens\n' >t.yaml; printf 'low<|endoftext|>' | axonn tokenizer encode --config t.yaml
+| 259 265
+$ printf 'low<|endoftext|>' | axonn tokenizer encode --config t.yaml data.literals=text -q
+| 259 27 91 68 77 67 78 69 83 68 87 83 91 29
 # What is refused.
+$ axonn tokenizer encode --config t.yaml --config t.yaml
+! axonn: error: command line: --config t.yaml and --config t.yaml; give one
+[2]
+$ printf 'data: [' >u.yaml; axonn tokenizer encode --config=u.yaml
+! axonn: error: u.yaml:2:1: not valid YAML: did not find expected node content
+[2]
+$ printf 'data: {tokeniser: x}' >v.yaml; axonn tokenizer encode --config v.yaml
+! axonn: error: v.yaml:1: unknown key 'data.tokeniser'; the nearest known key is 'data.tokenizer'
+[2]
 $ axonn tokenizer
 ! axonn: error: tokenizer needs one of encode, decode, inspect, train
 [2]
