@@ -76,6 +76,7 @@ choose() {
 
 merge() {
     local name=$1 flags scratch file
+    mkdir -p "$corpus/$name"
     scratch=$(mktemp -d)
     mkdir "$scratch/cover" "$scratch/chosen"
     mapfile -t flags < <(flags_of "$name")
@@ -100,13 +101,19 @@ names() {
     done
 }
 
+known() {
+    names | grep -qx -- "${1:-}" && return
+    echo "tools/fuzz.sh: no parser '${1:-}'; there are $(names | paste -sd' ')" >&2
+    return 2
+}
+
 mkdir -p build
 case ${1:-} in
 --list) names ;;
---merge) build && merge "$2" ;;
+--merge) known "${2:-}" && build && merge "$2" ;;
 '' | -*)
     sed -n '2,10s/^# \{0,1\}//p' "$0"
     exit 2
     ;;
-*) build && fuzz "$1" "${2:-600}" ;;
+*) known "$1" && build && fuzz "$1" "${2:-600}" ;;
 esac

@@ -182,8 +182,11 @@ static ax_status read_starts(const ax_shard_index *x, int64_t first, int64_t cou
 {
     int64_t have = x->sequences - first < count ? x->sequences - first : count;
     AX_TRY(ax_shard_pread(x->fd, x->path, begin, 8 * have, pointers_at(x, first)));
-    for (int64_t i = 0; i < have; i++)
+    for (int64_t i = 0; i < have; i++) {
         begin[i] /= x->width;
+        AX_CHECK(begin[i] >= 0 && begin[i] <= x->tokens, AX_EIO, "%s: changed since it was opened",
+                 x->path);
+    }
     if (have < count) // the end, which has no entry
         begin[have] = x->tokens;
     return AX_OK;
@@ -198,10 +201,11 @@ ax_status ax_shard_index_borders(const ax_shard_index *x, int64_t first, int64_t
         AX_TRY(ax_shard_pread(x->fd, x->path, border, 8 * n, documents_at(x, first + i)));
         for (int64_t j = 0, run; j < n; j += run) {
             run = 1; // most documents are one sequence: read their starts at once
-            while (j + run < n && border[j + run] == border[j] + run)
-                run++;
-            AX_CHECK(border[j] >= 0 && border[j] + run - 1 <= x->sequences, AX_EIO,
+            AX_CHECK(border[j] >= 0 && border[j] <= x->sequences, AX_EIO,
                      "%s: changed since it was opened", x->path);
+            while (j + run < n && border[j + run] == border[j] + run &&
+                   border[j] + run <= x->sequences)
+                run++;
             AX_TRY(read_starts(x, border[j], run, begin + i + j));
         }
     }

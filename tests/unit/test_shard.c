@@ -309,6 +309,36 @@ static void write_llmc(const char *path, int32_t magic, int32_t version, int32_t
     write_bytes(path, file, 1024 + bytes);
 }
 
+static void an_index_changed_while_open_is_an_error(void **state)
+{
+    (void)state;
+    static const struct {
+        int offset;
+        int64_t value;
+    } cases[] = {
+        {BORDERS + 8, INT64_MAX},  {BORDERS + 8, INT64_MIN},     {BORDERS + 8, 7},
+        {BORDERS + 16, INT64_MAX}, {POINTERS + 16, INT64_MAX},   {POINTERS + 16, -8},
+        {POINTERS + 16, 1 << 20},  {BORDERS + 8 * 5, INT64_MAX},
+    };
+    unsigned char idx[256], bin[64];
+    size_t n = read_bytes(AX_GOLDEN "/uint16.idx", idx, sizeof idx);
+    size_t m = read_bytes(AX_GOLDEN "/uint16.bin", bin, sizeof bin);
+    write_bytes("x.bin", bin, m);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        unsigned char changed[256];
+        int64_t begin[6];
+        write_bytes("x.idx", idx, n);
+        ax_shard *s = open_shard("x");
+        assert_int_equal(ax_shard_borders(s, 0, 6, begin), AX_OK);
+        memcpy(changed, idx, n);
+        memcpy(changed + cases[i].offset, &cases[i].value, 8);
+        write_bytes("x.idx", changed, n);
+        assert_int_equal(ax_shard_borders(s, 0, 6, begin), AX_EIO);
+        assert_string_equal(ax_error_text(), "x.idx: changed since it was opened");
+        ax_shard_close(s);
+    }
+}
+
 static void files_of_llmc_are_read(void **state)
 {
     (void)state;
@@ -632,6 +662,7 @@ int main(void)
         CASE(every_rule_of_the_index_is_checked),
         CASE(an_index_cut_anywhere_is_refused),
         CASE(a_file_cut_while_open_is_an_error),
+        CASE(an_index_changed_while_open_is_an_error),
         CASE(files_of_llmc_are_read),
         CASE(a_wrong_header_of_llmc_is_refused),
         CASE(bare_ids_need_their_width),
