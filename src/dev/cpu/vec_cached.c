@@ -224,8 +224,9 @@ ax_status V(attention_cached)(ax_device *dev, const ax_attention_cached_args *g)
     int64_t groups = g->sequences * g->kv_heads, keys = 0, heads = g->heads;
     for (int64_t s = 0; s < g->sequences; s++)
         keys += length[s];
-    bool big = keys * heads * g->head_dim >= SMALL;
-#pragma omp parallel for num_threads(dev->threads) if (big) schedule(dynamic)
+    int team = keys * heads * g->head_dim >= SMALL ? dev->threads : 1;
+    (void)team; // without OpenMP there is none
+#pragma omp parallel for num_threads(team) schedule(dynamic)
     for (int64_t task = 0; task < groups * z.pieces; task++) {
         float *mine = (float *)dev->workspace + team_index() * z.thread;
         int64_t group = task / z.pieces;
@@ -240,7 +241,7 @@ ax_status V(attention_cached)(ax_device *dev, const ax_attention_cached_args *g)
         if (p.keys > 0)
             piece_task(dev, &z, &p);
     }
-#pragma omp parallel for num_threads(dev->threads) if (big) schedule(static)
+#pragma omp parallel for num_threads(team) schedule(static)
     for (int64_t i = 0; i < g->sequences * g->queries * heads; i++)
         join(dev, g, &z, i / heads, i % heads);
     return AX_OK;
