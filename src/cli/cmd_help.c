@@ -49,7 +49,7 @@ static ax_status list_verbs(void)
         printf("    %-10s %s\n", v->name, v->summary);
     printf("\naxonn help VERB shows examples, axonn help keys every key.\n"
            "Exit status: 0 done, 1 failed, 2 wrong use, 75 stopped early after saving: start it\n"
-           "again with train.resume=auto.\n");
+           "again with train.resume=auto; 130 the same, by Ctrl-C.\n");
     return AX_OK;
 }
 

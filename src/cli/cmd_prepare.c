@@ -49,7 +49,7 @@ static void print(const ax_run_config *c, const ax_prepared *p)
                (long long)p->vocab, r->threads, r->seconds, rate(r->text_bytes, r->seconds));
     else
         printf("%s.bin, %s.idx: %lld documents, %lld tokens of %d bytes, from %lld bytes of text\n"
-               "left out: %lld empty documents, %lld lines that are none\n"
+               "left out: %lld empty documents, %lld lines that are no documents\n"
                "%.1f MB/s, %d threads\n",
                c->prepare.out, c->prepare.out, (long long)r->documents, (long long)r->tokens,
                p->width, (long long)r->text_bytes, (long long)r->empty, (long long)r->skipped,

@@ -60,7 +60,9 @@ struct ax_corpus {
 static ax_status check_options(const ax_data_options *o, bool scoring)
 {
     AX_CHECK(*o->train || (scoring && *o->valid), AX_EUSAGE,
-             "%s is not set: name a text or a JSONL file", scoring ? "data.valid" : "data.train");
+             scoring ? "data.valid is not set: name files to score, or, as data.train, those whose "
+                       "held-out tail is scored"
+                     : "data.train is not set: name a text, a JSONL or a token file");
     const char *text = o->text_key, *prompt = o->prompt_key, *completion = o->completion_key;
     bool differ = strcmp(text, prompt) && strcmp(text, completion) && strcmp(prompt, completion);
     AX_CHECK(differ, AX_EUSAGE,
@@ -138,6 +140,16 @@ static ax_status count_bytes(ax_corpus *c, const ax_source *s, int64_t begin, in
     return AX_OK;
 }
 
+// A completion behind a cut no longer sees the whole of its prompt.
+static void warn_of_cuts(const slice *p, int64_t seq)
+{
+    int64_t cut = ax_pack_cut(&p->pack);
+    if (cut > 0 && ax_log_current().rank == 0)
+        ax_log(AX_LOG_WARN, "data",
+               "%lld documents are longer than model.seq + 1 = %lld and are cut", (long long)cut,
+               (long long)seq + 1);
+}
+
 static ax_status add_part(ax_corpus *c, ax_split split, const ax_source *s, int64_t begin,
                           int64_t end, bool whole)
 {
@@ -147,6 +159,7 @@ static ax_status add_part(ax_corpus *c, ax_split split, const ax_source *s, int6
         AX_TRY(ax_pack_whole(s, begin, end, c->seq, &p->pack));
     else
         ax_pack_stream(begin, end, c->seq, &p->pack);
+    warn_of_cuts(p, c->seq);
     c->parts[split]++;
     return split == AX_VALID && begin < end ? count_bytes(c, s, begin, end, whole) : AX_OK;
 }

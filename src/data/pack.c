@@ -74,6 +74,14 @@ void ax_pack_fini(ax_pack *p)
     *p = (ax_pack){0};
 }
 
+int64_t ax_pack_cut(const ax_pack *p)
+{
+    int64_t cut = 0;
+    for (int64_t i = 1; p->whole && i < p->rows; i++)
+        cut += p->row[i] % 2 && !(p->row[i - 1] % 2);
+    return cut;
+}
+
 int64_t ax_pack_full_rows(const ax_pack *p)
 {
     int64_t targets = p->end - p->begin - 1;

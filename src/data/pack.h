@@ -23,6 +23,9 @@ void ax_pack_stream(int64_t begin, int64_t end, int64_t seq, ax_pack *out);
 ax_status ax_pack_whole(const ax_source *s, int64_t begin, int64_t end, int64_t seq, ax_pack *out);
 void ax_pack_fini(ax_pack *p); // a zeroed one is legal
 
+// Documents of whole rows that are longer than a row, and were cut.
+int64_t ax_pack_cut(const ax_pack *p);
+
 // Rows that are full: what training on a stream takes.
 int64_t ax_pack_full_rows(const ax_pack *p);
 // Tokens [*begin, *end) of the source, seq + 1 at most: inputs are all but the last, targets all

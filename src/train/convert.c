@@ -30,6 +30,7 @@ typedef struct convert {
     char came_as[8];   // convert.dtype that gives a converted model back as it was; "": not known
     char to[AX_PATH_MAX], parent[AX_PATH_MAX], tmp[AX_PATH_MAX];
     ax_hf_config hf;
+    char eos[16]; // where the model names no ends of its own: the tokenizer's
     ax_st_dtype dtype;
     ax_grid_shape grid;
     ax_layout layout;
@@ -75,6 +76,25 @@ static ax_status read_checkpoint(convert *v)
         v->came_as[0] = 0;
     ax_ckpt_info_fini(&info);
     return st;
+}
+
+// Other programs know the end of a text from config.json alone.
+static ax_status name_end(convert *v)
+{
+    ax_run_config *c = v->config;
+    const char *name = c->data.tokenizer;
+    ax_tokenizer *t;
+    bool there = strcmp(name, "byte") == 0 || access(name, R_OK) == 0;
+    if (v->from_hf || !v->to_hf || (c->arch.eos && *c->arch.eos) || !there)
+        return AX_OK;
+    AX_TRY(ax_tokenizer_open(name, &t));
+    int32_t end = ax_tokenizer_eod(t);
+    ax_tokenizer_close(t);
+    if (end >= 0 && end < c->arch.vocab) {
+        snprintf(v->eos, sizeof v->eos, "%d", end);
+        c->arch.eos = v->eos;
+    }
+    return AX_OK;
 }
 
 static ax_status choose_target(convert *v)
@@ -138,6 +158,7 @@ static ax_status read_source(convert *v, const char *from)
     }
     AX_TRY(ax_arch_check(&c->arch));
     AX_TRY(choose_target(v));
+    AX_TRY(name_end(v));
     return choose_dtype(v);
 }
 

@@ -335,8 +335,9 @@ ax_status ax_generate(ax_trainer *t, const ax_generate_task *task, const ax_gene
     double seconds = ax_metrics_clock() - started;
     if (st == AX_OK && speaks(&w) && w.tokens > 0)
         ax_log(AX_LOG_INFO, "generate",
-               "%lld tokens after %lld of prompts in %.2f s: %.1f tokens/s", (long long)w.tokens,
-               (long long)w.prompt_tokens, seconds, (double)w.tokens / seconds);
+               "%lld tokens generated after %lld of the prompts, in %.2f s: %.1f tokens/s",
+               (long long)w.tokens, (long long)w.prompt_tokens, seconds,
+               (double)w.tokens / seconds);
     close_writer(&w);
     return st;
 }

@@ -62,6 +62,17 @@ ax_status ax_job_checkpoint(const char *path, char *dir, size_t size)
     return AX_OK;
 }
 
+static bool is_of_rows(const char *key)
+{
+    static const char *const list[] = {"data.text_key", "data.prompt_key",   "data.completion_key",
+                                       "data.bos",      "data.eod",          "data.literals",
+                                       "data.packing",  "data.document_mask"};
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
+        if (strcmp(key, list[i]) == 0)
+            return true;
+    return false;
+}
+
 // The model and the tokenizer are the checkpoint's; the user may repeat a key, not change it. Where
 // the checkpoint has its tokenizer's files beside it, the path they once had is of no use.
 static ax_status take_key(void *ctx, const char *key, const char *value, const char *where)
@@ -72,6 +83,10 @@ static ax_status take_key(void *ctx, const char *key, const char *value, const c
     bool tokenizer = strcmp(key, "data.tokenizer") == 0 && !ax_hf_has_tokenizer(job->init);
     bool ours = strncmp(key, "model.", 6) == 0 || tokenizer;
     bool shape = ours && strcmp(key, "model.init") != 0 && strcmp(key, "model.preset") != 0;
+    // A model is scored on rows like those it learnt from, unless told otherwise.
+    bool rows = job->inference && job->corpus_wanted && is_of_rows(key);
+    if (rows && !ax_options_is_set(&c->options, key))
+        return ax_options_set(&c->options, key, value, where);
     if (!shape)
         return AX_OK;
     if (!ax_options_is_set(&c->options, key))

@@ -222,10 +222,8 @@ static void say_leaving(const run *r)
 {
     if (r->world->rank != 0)
         return;
-    ax_log(AX_LOG_WARN, NULL,
-           "leaving after step %lld of %lld; saved in %s/%s: go on with "
-           "train.resume=auto",
-           (long long)r->step, (long long)options(r)->steps, options(r)->out, r->saves.name);
+    ax_log(AX_LOG_WARN, NULL, "leaving after step %lld of %lld; go on with train.resume=auto",
+           (long long)r->step, (long long)options(r)->steps);
 }
 
 // Leaving is a status that all ranks return together.
@@ -240,6 +238,9 @@ static ax_status steps(run *r)
         AX_TRY(train_step(r));
     }
     AX_TRY(ax_saves_finish(&r->saves));
+    if (r->world->rank == 0 && r->saves.step > 0)
+        ax_log(r->leaving ? AX_LOG_WARN : AX_LOG_INFO, "train", "saved in %s/%s", options(r)->out,
+               r->saves.name);
     if (!r->leaving)
         return AX_OK;
     say_leaving(r);
@@ -263,7 +264,9 @@ static ax_status go_on(run *r)
     sum->tokens = r->tokens;
     sum->loss = r->loss;
     if (r->step >= options(r)->steps)
-        ax_log(AX_LOG_INFO, "resume", "%s, step %lld of %lld: nothing is left to train",
+        ax_log(AX_LOG_INFO, "resume",
+               "%s is at step %lld and train.steps=%lld: nothing is left to "
+               "train",
                r->from.dir, (long long)r->step, (long long)options(r)->steps);
     return AX_OK;
 }

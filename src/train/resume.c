@@ -309,7 +309,7 @@ static bool of_this_start(const char *key)
                                        "train.stop_before",
                                        "train.wall_time",
                                        NULL};
-    static const char *const sections[] = {"model", "data", "train", "loss", "comm"};
+    static const char *const sections[] = {"model", "data", "train", "loss"};
     if (has(list, key))
         return true;
     bool ours = strcmp(key, "device") == 0;
@@ -340,10 +340,8 @@ static bool may_change(const char *key)
                                        "train.save_every",
                                        "train.save_async",
                                        "train.keep",
-                                       "train.tune",
-                                       "train.trace",
                                        NULL};
-    return has(list, key) || in_section(key, "comm");
+    return has(list, key);
 }
 
 typedef struct adoption {

@@ -151,10 +151,11 @@ static void announce_plan(const ax_trainer *t)
     if (t->grid.shape.y > 1)
         snprintf(where, sizeof where, ", attention over y: %s", side_name(l->attention));
     ax_log(AX_LOG_INFO, "plan",
-           "activations %s%s, %lld sequence%s a micro-batch, %lld a step, %.0f MiB a rank",
+           "activations %s%s, %lld sequence%s a micro-batch, %lld micro-batch%s a step, "
+           "%.0f MiB a rank",
            sharded ? "sharded" : "replicated", where, (long long)l->micro_batch,
            l->micro_batch == 1 ? "" : "s", (long long)l->accumulation,
-           ax_trainer_bytes(&t->size) / 1048576);
+           l->accumulation == 1 ? "" : "es", ax_trainer_bytes(&t->size) / 1048576);
 }
 
 static void announce(const ax_job *job)
@@ -165,6 +166,8 @@ static void announce(const ax_job *job)
     ax_log(AX_LOG_INFO, "train", "%s, %.2f million parameters, %s, %d rank%s, grid %s",
            c->arch.kind == AX_GPT ? "GPT" : "Llama", (double)ax_arch_parameters(&c->arch) / 1e6,
            ax_dtype_name(job->trainer.act), job->ranks, job->ranks == 1 ? "" : "s", grid);
+    if (!*c->train.out)
+        ax_log(AX_LOG_WARN, "train", "nothing will be saved: train.out is not set");
     ax_log(AX_LOG_INFO, "data", "%lld tokens to learn from, %lld held out",
            (long long)ax_corpus_tokens(job->corpus, AX_TRAIN),
            (long long)ax_corpus_tokens(job->corpus, AX_VALID));
