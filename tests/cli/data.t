@@ -1,6 +1,6 @@
 # Texts that can not be trained on are refused before anything is allocated.
 $ axonn train
-! axonn: error: data.train is not set: name a text or a JSONL file
+! axonn: error: data.train is not set: name a text, a JSONL or a token file
 [2]
 $ axonn train data.train=missing.txt
 ! axonn: error: missing.txt: No such file or directory

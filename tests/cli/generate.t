@@ -3,7 +3,7 @@ $ awk 'BEGIN { for (i = 0; i < 900; i++) print i, "squared is", i * i }' >square
 $ axonn train -q data.train=squares.txt model.preset=tiny model.hidden=32 model.seq=48 train.batch=4 train.steps=40 train.lr=2e-2 train.out=run device=ref
 $ axonn generate model.init=run "12 squared" generate.tokens=30 generate.temperature=0 device=ref
 | 12 squared is is is is is is is is is is
-! axonn: generate: 30 tokens after 10 of prompts in N s: N tokens/s
+! axonn: generate: 30 tokens generated after 10 of the prompts, in N s: N tokens/s
 
 # Several prompts: each under its number; as JSON, a line each. Equal prompts have draws of their own.
 $ axonn generate model.init=run "12 squared" "7" "7" generate.tokens=12 device=ref
@@ -18,7 +18,7 @@ $ axonn generate model.init=run "12 squared" "7" "7" generate.tokens=12 device=r
 | ==> 3 <==
 | 7804
 |  squared
-! axonn: generate: 36 tokens after 12 of prompts in N s: N tokens/s
+! axonn: generate: 36 tokens generated after 12 of the prompts, in N s: N tokens/s
 $ axonn generate model.init=run "12 squared" "7" "7" generate.tokens=12 device=ref --json 2>/dev/null
 | {"prompt":"12 squared","text":" 20\n280 squa","tokens":12,"stopped":"length"}
 | {"prompt":"7","text":"95614\n77 squ","tokens":12,"stopped":"length"}
@@ -31,7 +31,7 @@ $ axonn generate model.init=run "12 squared" "7" "7" generate.tokens=12 device=r
 # A file of prompts, in rounds; the same texts as alone, beyond the context of 48 tokens, too.
 $ printf '3 squared\n\n14 squared is\r\n5\n' >prompts.txt
 $ axonn generate model.init=run generate.prompts=prompts.txt generate.batch=2 generate.tokens=70 generate.temperature=0 device=ref --json >many.json
-! axonn: generate: 210 tokens after 23 of prompts in N s: N tokens/s
+! axonn: generate: 210 tokens generated after 23 of the prompts, in N s: N tokens/s
 $ for p in "3 squared" "14 squared is" 5; do axonn generate -q model.init=run "$p" generate.tokens=70 generate.temperature=0 device=ref --json; done >single.json
 $ wc -l <many.json; cmp many.json single.json
 | 3

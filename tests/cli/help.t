@@ -18,7 +18,7 @@ $ axonn help
 |
 | axonn help VERB shows examples, axonn help keys every key.
 | Exit status: 0 done, 1 failed, 2 wrong use, 75 stopped early after saving: start it
-| again with train.resume=auto.
+| again with train.resume=auto; 130 the same, by Ctrl-C.
 $ axonn --version
 | axonn 0.1.0
 $ axonn help train

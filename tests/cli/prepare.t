@@ -2,7 +2,7 @@
 $ printf '{"text": "one"}\r\n\n{"text": ""}\n{"text": "two", "id": 2}' >a.jsonl; printf 'a whole\nfile' >b.txt
 $ axonn prepare data.train=a.jsonl,b.txt out=corpus prepare.threads=2
 | corpus.bin, corpus.idx: 3 documents, 21 tokens of 2 bytes, from 18 bytes of text
-| left out: 1 empty documents, 0 lines that are none
+| left out: 1 empty documents, 0 lines that are no documents
 | N MB/s, 2 threads
 $ od -An -v -tu2 corpus.bin | tr -s ' \n' ' '; echo; ls -A
 |  111 110 101 256 116 119 111 256 97 32 119 104 111 108 101 10 102 105 108 101 256 
@@ -57,7 +57,7 @@ $ axonn prepare data.train=bad.jsonl out=bad
 [1]
 $ axonn prepare data.train=bad.jsonl out=bad --on-error skip prepare.threads=2
 | bad.bin, bad.idx: 2 documents, 8 tokens of 2 bytes, from 6 bytes of text
-| left out: 0 empty documents, 4 lines that are none
+| left out: 0 empty documents, 4 lines that are no documents
 | N MB/s, 2 threads
 ! axonn: warning: skipped: bad.jsonl:2: byte 0: the object has no key 'text'; data.text_key names it
 ! axonn: warning: skipped: bad.jsonl:3: byte 0: not a JSON object
@@ -100,5 +100,5 @@ $ axonn prepare data.tokenizer=gpt2 data.train=literal.jsonl out=begin data.bos=
 # The keys of a run's own file serve, too.
 $ printf 'data: {train: a.jsonl}\nprepare: {out: c, threads: 1}\n' >run.yaml; axonn prepare --config run.yaml
 | c.bin, c.idx: 2 documents, 8 tokens of 2 bytes, from 6 bytes of text
-| left out: 1 empty documents, 0 lines that are none
+| left out: 1 empty documents, 0 lines that are no documents
 | N MB/s, 1 threads

@@ -4,28 +4,30 @@ $ printf 'model: {preset: tiny, hidden: 32}\ndata: {train: squares.txt}\ntrain: 
 $ axonn train --config run.yaml train.resume=auto --grid x=2,z=2
 ! axonn: train: Llama, 0.06 million parameters, f64, 4 ranks, grid x=2,y=1,z=2,data=1
 ! axonn: data: 18267 tokens to learn from, 961 held out
-! axonn: plan: activations sharded, 2 sequences a micro-batch, 1 a step, N MiB a rank
+! axonn: plan: activations sharded, 2 sequences a micro-batch, 1 micro-batch a step, N MiB a rank
 ! step 1/4  loss 5.5367  N tokens/s  N left
 ! step 4/4  loss 4.9144  N tokens/s  N left
 ! axonn: eval: scoring the held-out tokens
 ! step 4  held out: loss 4.9288  perplexity 138.22  7.111 bits per byte
+! axonn: train: saved in run/step-00000004
 
 # By default a directory that holds a run is not touched.
 $ axonn train --config run.yaml
 ! axonn: error: train.out=run: this directory holds a run: train.resume=auto goes on with it, or choose another train.out
 [2]
 $ axonn train --config run.yaml train.resume=auto
-! axonn: resume: run/step-00000004, step 4 of 4: nothing is left to train
+! axonn: resume: run/step-00000004 is at step 4 and train.steps=4: nothing is left to train
 
 # What is not given anew is as it was: the grid, too.
 $ axonn train train.out=run train.resume=auto train.steps=6
 ! axonn: train: Llama, 0.06 million parameters, f64, 4 ranks, grid x=2,y=1,z=2,data=1
 ! axonn: data: 18267 tokens to learn from, 961 held out
-! axonn: plan: activations sharded, 2 sequences a micro-batch, 1 a step, N MiB a rank
+! axonn: plan: activations sharded, 2 sequences a micro-batch, 1 micro-batch a step, N MiB a rank
 ! axonn: resume: run/step-00000004, step 4 of 6
 ! step 6/6  loss 4.8832  N tokens/s  N left
 ! axonn: eval: scoring the held-out tokens
 ! step 6  held out: loss 4.8916  perplexity 133.16  7.057 bits per byte
+! axonn: train: saved in run/step-00000006
 $ awk '{ print NR, substr($0, 1, 12) }' run/metrics.jsonl
 | 1 {"run":{"ver
 | 2 {"step":1,"l
@@ -119,7 +121,8 @@ $ sed -i '3s/.*/hello/' run/metrics.jsonl; axonn train -q train.out=run train.re
 $ axonn train -q --config run.yaml train.out=timed train.steps=1000000 train.wall_time=1 --json 2>words | sed 's/:[0-9.]*/:N/g'; echo ${PIPESTATUS[0]}; sed 's/[0-9][0-9]*/N/g' words
 | {"steps":N,"tokens":N,"loss":N,"stopped":Ntrue,"seconds":N}
 | 75
-| axonn: warning: leaving after step N of N; saved in timed/step-N: go on with train.resume=auto
+| axonn: warning: saved in timed/step-N
+| axonn: warning: leaving after step N of N; go on with train.resume=auto
 $ axonn train -q train.out=timed train.resume=auto train.wall_time=1 2>/dev/null
 [75]
 $ env -u SLURM_JOB_END_TIME axonn train --config run.yaml train.out=new train.stop_before=60

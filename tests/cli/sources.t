@@ -62,7 +62,7 @@ $ axonn train --config run.yaml
 ! axonn: data: 1.5 epochs of 94 samples, 4 a step: 36 steps
 ! axonn: train: Llama, 0.04 million parameters, f64, 1 rank, grid x=1,y=1,z=1,data=1
 ! axonn: data: 4258 tokens to learn from, 228 held out
-! axonn: plan: activations sharded, 4 sequences a micro-batch, 1 a step, N MiB a rank
+! axonn: plan: activations sharded, 4 sequences a micro-batch, 1 micro-batch a step, N MiB a rank
 ! step 1/36  loss 5.5503  N tokens/s  N left
 ! step 10/36  loss 4.4799  N tokens/s  N left
 ! step 20/36  loss 3.6494  N tokens/s  N left
@@ -70,6 +70,7 @@ $ axonn train --config run.yaml
 ! step 36/36  loss 3.3566  N tokens/s  N left
 ! axonn: eval: scoring the held-out tokens
 ! step 36  held out: loss 3.3895  perplexity 29.65
+! axonn: train: saved in run/step-00000036
 $ grep -E 'steps|epochs' run/config.yaml
 |   steps: 36
 |   epochs: 0
@@ -87,7 +88,7 @@ $ axonn train --config run.yaml train.out=cut train.resume=auto -q --grid z=2 &&
 
 # Scores do not depend on batch or grid: masked text, completions, a mixture with both.
 $ score() { axonn eval model.init=run device=ref --json "$@" | sed -E 's/.*"valid_loss":(.{10}).*"tokens":([0-9]+),"seconds":[^,}]*(.{17})?.*/\1 of \2 tokens\3/'; }
-> for data in data.valid=squares "data.valid=squares data.document_mask=on" "data.valid=squares.jsonl" data.valid=sums.jsonl "data.train=squares@0.7,sums.jsonl@0.3 data.valid_fraction=0.3 data.document_mask=on"; do
+> for data in "data.valid=squares data.document_mask=off" data.valid=squares "data.valid=squares.jsonl data.document_mask=off" "data.valid=sums.jsonl data.document_mask=off" "data.train=squares@0.7,sums.jsonl@0.3 data.valid_fraction=0.3 data.document_mask=on"; do
 > score $data train.batch=1 >a; score $data train.batch=7 >b; score $data train.batch=4 --grid x=2,data=2 >c; score $data train.batch=6 --grid y=2,z=3 >d
 > cat a; cmp a b && cmp a c && cmp a d; done
 | 3.37052358 of 3296 tokens

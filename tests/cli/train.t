@@ -4,11 +4,12 @@ $ printf 'model: {preset: tiny, hidden: 32}\ndata: {train: squares.txt}\ntrain: 
 $ axonn train --config run.yaml --grid x=2,z=2
 ! axonn: train: Llama, 0.06 million parameters, f64, 4 ranks, grid x=2,y=1,z=2,data=1
 ! axonn: data: 18267 tokens to learn from, 961 held out
-! axonn: plan: activations sharded, 2 sequences a micro-batch, 1 a step, N MiB a rank
+! axonn: plan: activations sharded, 2 sequences a micro-batch, 1 micro-batch a step, N MiB a rank
 ! step 1/3  loss 5.5367  N tokens/s  N left
 ! step 3/3  loss 5.1077  N tokens/s  N left
 ! axonn: eval: scoring the held-out tokens
 ! step 3  held out: loss 5.1296  perplexity 168.96  7.400 bits per byte
+! axonn: train: saved in run/step-00000003
 $ ls run run/step-00000003
 | run:
 | config.yaml
@@ -68,24 +69,24 @@ $ axonn generate model.init=run "12 squared" generate.tokens=24 generate.tempera
 | 0000020   e   d       s   q   u   a   r   e   d       s   q   u   a   r
 | 0000040   e   d  \n
 | 0000043
-! axonn: generate: 24 tokens after 10 of prompts in N s: N tokens/s
+! axonn: generate: 24 tokens generated after 10 of the prompts, in N s: N tokens/s
 $ axonn generate model.init=run "12 squared" generate.tokens=24 generate.temperature=0 device=ref --grid x=2,y=2 | od -c | cksum
 | 54789960 172
-! axonn: generate: 24 tokens after 10 of prompts in N s: N tokens/s
+! axonn: generate: 24 tokens generated after 10 of the prompts, in N s: N tokens/s
 $ axonn generate model.init=run "12 squared" generate.tokens=24 generate.temperature=0 device=ref | od -c | cksum
 | 54789960 172
-! axonn: generate: 24 tokens after 10 of prompts in N s: N tokens/s
+! axonn: generate: 24 tokens generated after 10 of the prompts, in N s: N tokens/s
 $ for s in 1 1 2; do axonn generate model.init=run a generate.tokens=40 generate.seed=$s device=ref | cksum; done | sort | uniq -c | awk '{ print $1 }' | sort
 | 1
 | 2
-! axonn: generate: 40 tokens after 1 of prompts in N s: N tokens/s
-! axonn: generate: 40 tokens after 1 of prompts in N s: N tokens/s
-! axonn: generate: 40 tokens after 1 of prompts in N s: N tokens/s
+! axonn: generate: 40 tokens generated after 1 of the prompts, in N s: N tokens/s
+! axonn: generate: 40 tokens generated after 1 of the prompts, in N s: N tokens/s
+! axonn: generate: 40 tokens generated after 1 of the prompts, in N s: N tokens/s
 $ axonn generate model.init=run generate.prompt=12 generate.tokens=0 device=ref
 | 12
 $ axonn generate model.init=run "12 " generate.tokens=4 generate.top_k=1 device=ref --json
 | {"prompt":"12 ","text":"squa","tokens":4,"stopped":"length"}
-! axonn: generate: 4 tokens after 3 of prompts in N s: N tokens/s
+! axonn: generate: 4 tokens generated after 3 of the prompts, in N s: N tokens/s
 
 # Files that were cut or changed are found.
 $ cp -r run cut && truncate -s -8 cut/step-00000003/model.safetensors && axonn eval model.init=cut data.train=squares.txt device=ref
