@@ -34,6 +34,12 @@ ax_status ax_disk_write(int fd, const char *path, const void *bytes, size_t coun
     return AX_OK;
 }
 
+void ax_disk_push(int fd, size_t count, int64_t offset)
+{
+    if (sync_file_range(fd, offset, (off_t)count, SYNC_FILE_RANGE_WRITE) != 0)
+        errno = 0; // a file system without it waits for the sync
+}
+
 ax_status ax_disk_read(int fd, const char *path, void *bytes, size_t count, int64_t offset)
 {
     char *to = bytes;

@@ -9,6 +9,8 @@
 // flags as for open(2); new files are made with mode 0666.
 ax_status ax_disk_open(const char *path, int flags, int *fd);
 ax_status ax_disk_write(int fd, const char *path, const void *bytes, size_t count, int64_t offset);
+// Begins to bring written bytes to the disk, so that the sync at the end waits less. A hint.
+void ax_disk_push(int fd, size_t count, int64_t offset);
 ax_status ax_disk_read(int fd, const char *path, void *bytes, size_t count, int64_t offset);
 
 // Gives a new file its size, with room on the disk where the file system can promise it, so that a

@@ -5,7 +5,10 @@
 
 #include <stdlib.h>
 
-enum { STAGE = 1 << 18 }; // elements of each host buffer; 2 MiB of doubles
+enum {
+    STAGE = 1 << 18, // elements of each host buffer; 2 MiB of doubles
+    PUSH = 1 << 14,  // elements of a run, above which its write to the disk begins at once
+};
 
 ax_status ax_runs_init(ax_runs *r, ax_device *dev, int fd, const char *path)
 {
@@ -81,6 +84,8 @@ ax_status ax_runs_write(ax_runs *r, const ax_param *p, ax_tensor t, int64_t offs
             *sum += ax_checksum_elements(from, size, n, s.place);
             AX_TRY(ax_disk_write(r->fd, r->path, from, (size_t)n * size,
                                  offset + s.place * (int64_t)size));
+            if (n > PUSH)
+                ax_disk_push(r->fd, (size_t)n * size, offset + s.place * (int64_t)size);
             s = (span){s.place + n, s.at + n, s.count - n};
         }
     }
