@@ -204,7 +204,7 @@ static void missing_files_and_empty_lists_are_refused(void **state)
 {
     (void)state;
     ax_data_options o = options("");
-    refuses(&o, AX_EUSAGE, "data.train is not set: name a text or a JSONL file");
+    refuses(&o, AX_EUSAGE, "data.train is not set: name a text, a JSONL or a token file");
     o.train = "nowhere.txt";
     refuses(&o, AX_EUSAGE, "nowhere.txt: No such file or directory");
     o.train = ".";
