@@ -107,14 +107,33 @@ static bool exchange(const char *a, const char *b)
     return renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE) == 0;
 }
 
+// Where names cannot change places (network file systems), the older one steps aside first.
+static bool replace(const char *fresh, const char *dir)
+{
+    char aside[AX_PATH_MAX + 8];
+    if (exchange(fresh, dir))
+        return true;
+    if (errno != EINVAL && errno != ENOSYS)
+        return false;
+    snprintf(aside, sizeof aside, "%s.old", fresh);
+    if (rename(dir, aside) != 0)
+        return false;
+    if (rename(fresh, dir) == 0)
+        return rename(aside, fresh) == 0;
+    int why = errno;
+    if (rename(aside, dir) == 0)
+        errno = why;
+    return false;
+}
+
 static bool put_in_place(const ax_place *p, bool swap)
 {
-    return swap ? exchange(p->tmp, p->dir) : rename(p->tmp, p->dir) == 0;
+    return swap ? replace(p->tmp, p->dir) : rename(p->tmp, p->dir) == 0;
 }
 
 static bool take_back(const ax_place *p, bool swap)
 {
-    return swap ? exchange(p->tmp, p->dir) : rename(p->dir, p->tmp) == 0;
+    return swap ? replace(p->tmp, p->dir) : rename(p->dir, p->tmp) == 0;
 }
 
 ax_status ax_place_take(ax_place *p)

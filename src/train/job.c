@@ -64,9 +64,9 @@ ax_status ax_job_checkpoint(const char *path, char *dir, size_t size)
 
 static bool is_of_rows(const char *key)
 {
-    static const char *const list[] = {"data.text_key", "data.prompt_key",   "data.completion_key",
-                                       "data.bos",      "data.eod",          "data.literals",
-                                       "data.packing",  "data.document_mask"};
+    static const char *const list[] = {
+        "data.text_key", "data.prompt_key", "data.completion_key", "data.bos",           "data.eod",
+        "data.literals", "data.packing",    "data.document_mask",  "data.valid_fraction"};
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         if (strcmp(key, list[i]) == 0)
             return true;

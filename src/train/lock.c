@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@ typedef struct holder {
     long pid;
 } holder;
 
-// The number under which a scheduler would start this job again.
+// The number under which a scheduler starts a job again.
 static const char *job_number(void)
 {
     static const char *const name[] = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID"};
@@ -31,7 +32,9 @@ static holder self(void)
     holder h = {.pid = (long)getpid()};
     if (gethostname(h.host, sizeof h.host - 1) != 0)
         snprintf(h.host, sizeof h.host, "unknown");
-    snprintf(h.job, sizeof h.job, "%.63s", job_number());
+    const char *again = getenv("SLURM_RESTART_COUNT"); // which of its starts this is
+    snprintf(h.job, sizeof h.job, "%.40s%s%.16s", job_number(), again ? "+" : "",
+             again ? again : "");
     return h;
 }
 
@@ -54,14 +57,23 @@ static ax_status write_holder(int fd, const char *path)
     return AX_OK;
 }
 
-// This process has the system's lock on the file: whoever wrote it on this host is gone.
-static ax_status check_left(int fd, const char *path, const char *what)
+// An earlier start of the job that runs now: it has ended, wherever it was.
+static bool is_earlier(const holder *left, const holder *me)
+{
+    size_t n = strcspn(left->job, "+");
+    bool same = strcspn(me->job, "+") == n && strncmp(left->job, me->job, n) == 0;
+    return same && strcmp(left->job, me->job) != 0;
+}
+
+// With the system's lock on the file, whoever wrote it on this host is gone.
+static ax_status check_left(int fd, const char *path, const char *what, bool locked)
 {
     holder left, me = self();
     if (!read_holder(fd, &left))
         return AX_OK;
-    bool same_job = strcmp(left.job, "none") != 0 && strcmp(left.job, me.job) == 0;
-    AX_CHECK(same_job || strcmp(left.host, me.host) == 0, AX_EUSAGE,
+    bool gone = strcmp(left.host, me.host) == 0 &&
+                (locked || (kill((pid_t)left.pid, 0) != 0 && errno == ESRCH));
+    AX_CHECK(gone || is_earlier(&left, &me), AX_EUSAGE,
              "%s: in use by process %ld on host %s (job %s); if nothing runs there any more, "
              "remove %s",
              what, left.pid, left.host, left.job, path);
@@ -70,11 +82,13 @@ static ax_status check_left(int fd, const char *path, const char *what)
     return AX_OK;
 }
 
-static ax_status lock_file(int fd, const char *path, const char *what)
+// Some file systems have no locks: then the text in the file must do.
+static ax_status lock_file(int fd, const char *path, const char *what, bool *locked)
 {
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
-        return AX_OK;
     holder h;
+    *locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (*locked || errno == ENOSYS || errno == ENOLCK || errno == EOPNOTSUPP)
+        return AX_OK;
     AX_CHECK(errno == EWOULDBLOCK, AX_EIO, "%s: cannot lock: %s", path, strerror(errno));
     AX_CHECK(read_holder(fd, &h), AX_EUSAGE, "%s: in use by another process (%s)", what, path);
     AX_FAIL(AX_EUSAGE, "%s: in use by process %ld on host %s (job %s)", what, h.pid, h.host, h.job);
@@ -90,11 +104,12 @@ static bool is_named(int fd, const char *path)
 
 static ax_status take(int fd, const char *path, const char *what, bool *gone)
 {
-    AX_TRY(lock_file(fd, path, what));
+    bool locked;
+    AX_TRY(lock_file(fd, path, what, &locked));
     *gone = !is_named(fd, path);
     if (*gone)
         return AX_OK;
-    AX_TRY(check_left(fd, path, what));
+    AX_TRY(check_left(fd, path, what, locked));
     return write_holder(fd, path);
 }
 
@@ -113,12 +128,13 @@ ax_status ax_lock_take(const char *path, const char *what, ax_lock *out)
     }
     snprintf(out->path, sizeof out->path, "%s", path);
     out->fd = fd;
+    out->held = true;
     return AX_OK;
 }
 
 void ax_lock_release(ax_lock *l)
 {
-    if (l->fd > 0) {
+    if (l->held) {
         unlink(l->path);
         close(l->fd);
     }

@@ -6,15 +6,19 @@
 //     ax_lock_release(&lock);
 //
 // The file tells host, process and job. What a killed process left is taken over where it is surely
-// dead: on this host the system has let go of its lock, and a requeued job has its old number. A
-// claim from another host is refused, and the message says what to remove.
+// dead: on this host the system has let go of its lock, and a requeued job has its old number and a
+// higher count of starts. Any other claim from another host is refused, and the message says what to
+// remove. Where a file system has no locks, the text in the file must do.
 #pragma once
 #include "base/err.h"
+
+#include <stdbool.h>
 
 enum { AX_LOCK_PATH = 4200 };
 typedef struct ax_lock {
     char path[AX_LOCK_PATH];
-    int fd; // 0: not held
+    int fd;
+    bool held;
 } ax_lock;
 
 // One rank a job calls it. AX_EUSAGE names `what` and who holds it; AX_EIO.

@@ -196,8 +196,20 @@ static bool due(int64_t every, int64_t step)
     return every > 0 && step % every == 0;
 }
 
-// What stands between a step and the next. A rank that must leave scores nothing: that is made up
-// for when the run goes on.
+static ax_status save_when_due(run *r, bool last)
+{
+    const ax_train_options *o = options(r);
+    bool whole = last || r->leaving;
+    if (!r->writing)
+        AX_TRY(ax_saves_finish(&r->saves));
+    if (!*o->out || r->saved == r->step)
+        return AX_OK;
+    return whole || due(o->save_every, r->step) ? save(r, whole) : AX_OK;
+}
+
+// What stands between a step and the next. The checkpoint comes first, so that a job that is cut in
+// its evaluation has lost nothing. A rank that must leave scores nothing: that is made up for when
+// the run goes on.
 static ax_status between(run *r, bool last)
 {
     const ax_train_options *o = options(r);
@@ -205,17 +217,13 @@ static ax_status between(run *r, bool last)
     bool scores = held_out && (last || due(o->eval_every, r->step));
     if (r->step == 0)
         return AX_OK;
-    if (!r->leaving && scores && r->scored < r->step) {
-        AX_TRY(evaluate(r)); // it takes its time, too
-        AX_TRY(cast_votes(r));
-        AX_TRY(count_votes(r));
-    }
-    if (!r->writing)
-        AX_TRY(ax_saves_finish(&r->saves));
-    if (!*o->out || r->saved == r->step)
+    AX_TRY(save_when_due(r, last));
+    if (r->leaving || !scores || r->scored >= r->step)
         return AX_OK;
-    bool whole = last || r->leaving;
-    return whole || due(o->save_every, r->step) ? save(r, whole) : AX_OK;
+    AX_TRY(evaluate(r)); // it takes its time, too
+    AX_TRY(cast_votes(r));
+    AX_TRY(count_votes(r));
+    return r->leaving ? save_when_due(r, last) : AX_OK;
 }
 
 static void say_leaving(const run *r)

@@ -73,6 +73,8 @@ static ax_status scan(FILE *f, const char *path, int64_t step, lines *out)
     while ((n = getline(&line, &room, f)) > 0 && line[n - 1] == '\n') {
         int64_t at;
         bool ours = line_step(line, n, &at);
+        if (!ours && out->last_step >= step)
+            break; // what a power cut leaves behind the last synced line
         if (!ours || (out->number == 0 && strncmp(line, "{\"run\":", 7) != 0)) {
             ax_fail(AX_EFORMAT, __FILE__, __LINE__,
                     "%s:%lld: no line of a run; mend or move the file, then resume", path,

@@ -5,6 +5,7 @@
 #include "train/rundir.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +46,7 @@ void ax_resume_state(const ax_run_config *c, const ax_trainer *t, int64_t step, 
     ax_text_add(out,
                 ",\"random\":{\"generator\":\"philox4x32-10\",\"seed\":%lld,\"next_step\":%lld}",
                 (long long)c->train.seed, (long long)step + 1);
-    ax_text_add(out, ",\"loss\":%.17g}", loss);
+    ax_text_add(out, ",\"loss\":%.17g}", isfinite(loss) ? loss : 0.0);
 }
 
 static void set_place(ax_resume *r, const char *run, const char *name)
@@ -85,8 +86,20 @@ static ax_status read_checkpoint(ax_resume *r, char **config)
 
 // ---- choosing
 
-// The newest below `below` that is complete and can be read; incomplete ones are told of.
-static ax_status choose_newest(const char *run, int64_t below, ax_resume *r, char **config)
+// A broken checkpoint neither stands in the way of the next one of its step, nor counts among those
+// that are kept.
+static void set_aside(const ax_resume *r, const char *why)
+{
+    char aside[AX_RESUME_PATH + 96];
+    snprintf(aside, sizeof aside, "%s/broken-%s", r->run, r->name);
+    bool moved = rename(r->dir, aside) == 0;
+    ax_log(AX_LOG_WARN, NULL, "%s %s; it is %s %s", r->dir, why,
+           moved ? "passed over and now named" : "passed over:", moved ? aside : strerror(errno));
+}
+
+// The newest below `below` that is complete and can be read. `ours`: the lock of the run is held.
+static ax_status choose_newest(const char *run, int64_t below, bool ours, ax_resume *r,
+                               char **config)
 {
     ax_ckpt_list list;
     AX_TRY(ax_ckpt_list_read(run, &list));
@@ -95,10 +108,13 @@ static ax_status choose_newest(const char *run, int64_t below, ax_resume *r, cha
         if (e->step >= below)
             continue;
         set_place(r, run, e->name);
-        if (!e->complete)
-            ax_log(AX_LOG_WARN, NULL, "%s is not whole and is passed over", r->dir);
-        else if (read_checkpoint(r, config) != AX_OK)
-            ax_log(AX_LOG_WARN, NULL, "%s cannot be read and is passed over", r->dir);
+        const char *why = !e->complete                          ? "is not whole"
+                          : read_checkpoint(r, config) != AX_OK ? "cannot be read"
+                                                                : NULL;
+        if (why && ours)
+            set_aside(r, why);
+        else if (why)
+            ax_log(AX_LOG_WARN, NULL, "%s %s and is passed over", r->dir, why);
     }
     int all = list.count;
     ax_ckpt_list_fini(&list);
@@ -126,7 +142,7 @@ static ax_status choose_auto(const char *out, ax_resume *r, char **config)
 {
     bool used, claimed;
     r->back = true;
-    AX_TRY(choose_newest(out, INT64_MAX, r, config));
+    AX_TRY(choose_newest(out, INT64_MAX, true, r, config));
     if (r->found)
         return AX_OK;
     AX_TRY(ax_rundir_look(out, &used, &claimed));
@@ -152,7 +168,7 @@ static ax_status choose_path(const char *path, ax_resume *r, char **config)
     snprintf(run, sizeof run, "%.*s", (int)n, path);
     AX_CHECK(is_directory(run), AX_EUSAGE,
              "train.resume=%s: no such directory (never, auto, or a checkpoint)", path);
-    AX_TRY(choose_newest(run, INT64_MAX, r, config));
+    AX_TRY(choose_newest(run, INT64_MAX, false, r, config));
     r->back = r->found;
     if (r->found)
         return AX_OK;
@@ -171,7 +187,9 @@ static ax_status check_newest(const char *out, const ax_resume *r)
 {
     char name[64];
     AX_TRY(ax_resume_newest(out, name, sizeof name));
-    AX_CHECK(strcmp(name, r->name) <= 0, AX_EUSAGE,
+    AX_CHECK(strlen(name) < strlen(r->name) ||
+                 (strlen(name) == strlen(r->name) && strcmp(name, r->name) <= 0),
+             AX_EUSAGE,
              "train.resume=%s: %s is newer; go on from that with train.resume=auto, move it away, "
              "or give another train.out",
              r->dir, name);
@@ -472,9 +490,12 @@ static ax_status step_back(ax_resume *r, const ax_run_config *c)
 {
     char *config = NULL;
     int64_t below = r->step;
-    ax_log(AX_LOG_WARN, NULL, "%s is BROKEN; going back to the checkpoint before it", r->dir);
+    if (r->elsewhere)
+        ax_log(AX_LOG_WARN, NULL, "%s is BROKEN; going back to the checkpoint before it", r->dir);
+    else
+        set_aside(r, "is BROKEN, going back to the one before");
     r->found = false;
-    AX_TRY(choose_newest(r->run, below, r, &config));
+    AX_TRY(choose_newest(r->run, below, !r->elsewhere, r, &config));
     adoption a = {.given = c, .r = r};
     ax_status st =
         config ? ax_config_yaml_parse(config, strlen(config), r->dir, take_key, &a) : AX_OK;

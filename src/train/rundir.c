@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "ckpt/ckpt.h"
+#include "ckpt/disk.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -231,11 +232,5 @@ ax_status ax_rundir_name_latest(const char *out, const char *name)
     char line[72];
     snprintf(line, sizeof line, "%s\n", name);
     AX_TRY(write_file(out, "latest", line));
-    int fd = open(out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    bool synced = fd >= 0 && fsync(fd) == 0;
-    int why = errno;
-    if (fd >= 0)
-        close(fd);
-    AX_CHECK(synced, AX_EIO, "%s: %s", out, strerror(why));
-    return AX_OK;
+    return ax_disk_sync_dir(out);
 }

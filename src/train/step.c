@@ -11,8 +11,6 @@ static ax_status count_kept(ax_trainer *t, int64_t *kept)
         n += t->targets[i] >= 0;
     AX_TRY(ax_comm_sum(t->grid.zdata, &n, 1));
     *kept = (int64_t)n;
-    AX_CHECK(*kept > 0 || t->dev.measuring, AX_EUSAGE,
-             "no target of this batch counts towards the loss: there is nothing to learn from");
     return AX_OK;
 }
 
@@ -22,6 +20,8 @@ ax_status ax_step_gradients(ax_trainer *t, ax_step_result *out)
     const ax_layout *l = &t->layout;
     double loss = 0;
     AX_TRY(count_kept(t, &out->kept));
+    if (out->kept == 0 && !t->dev.measuring)
+        return AX_OK; // nothing to learn from
     nn->loss_scale = 1.0 / (double)out->kept;
     for (int64_t i = 0; i < l->accumulation; i++) {
         double sum = 0;
@@ -53,6 +53,11 @@ ax_status ax_step(ax_trainer *t, double lr, ax_step_result *out)
 {
     *out = (ax_step_result){0};
     AX_TRY(ax_step_gradients(t, out));
+    if (out->kept == 0 && !t->dev.measuring) {
+        out->skipped = true;
+        out->loss = NAN;
+        return AX_OK;
+    }
     AX_TRY(ax_optim_norm(&t->optim, &out->grad_norm, &out->nonfinite));
     if (out->nonfinite > 0 || !isfinite(out->loss)) {
         out->skipped = t->config.skip_nonfinite;

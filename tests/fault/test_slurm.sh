@@ -106,6 +106,7 @@ if [ "$how" = slurm ]; then
     check "told to leave, it goes back into the queue" wait_for 60 grep -q 'goes back into the queue' log
     left=$(sed 's/step-0*//' run/latest)
     check "with what it has saved" test "${left:-0}" -ge 5
+    sleep 3 # within the second of its end its credential is still the revoked one
     wait_for 150 hurry "$job" || { scontrol show job "$job" && tail -n 20 slurmctld.log; } >>log
     check "it is started again" wait_for 60 has_step run $((left + 5))
     check "and goes on to the end" wait_for 120 is_state "$job" COMPLETED
