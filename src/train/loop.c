@@ -93,8 +93,10 @@ static ax_status record(run *r, double lr, double seconds, const ax_step_result 
     r->tokens += here;
     r->loss = s->loss;
     r->step_s = seconds;
-    // A step faster than the measurement at the start shows that other work slowed that down.
-    r->peak = r->peak > 0 ? fmax(r->peak, r->hardware_flops / seconds) : 0;
+    // A step faster than the measurement at the start shows that other work slowed that down. One
+    // without targets computes nothing.
+    double worked = s->kept > 0 ? 1 : 0;
+    r->peak = r->peak > 0 ? fmax(r->peak, worked * r->hardware_flops / seconds) : 0;
     if (r->world->rank != 0)
         return AX_OK;
     ax_train_summary *sum = &r->job->trained;
@@ -102,21 +104,22 @@ static ax_status record(run *r, double lr, double seconds, const ax_step_result 
     sum->tokens = r->tokens;
     sum->loss = s->loss;
     sum->seconds += seconds;
-    return ax_metrics_step(&r->metrics, &(ax_metrics_record){.step = r->step,
-                                                             .steps = options(r)->steps,
-                                                             .loss = s->loss,
-                                                             .lr = lr,
-                                                             .grad_norm = s->grad_norm,
-                                                             .tokens = r->tokens,
-                                                             .kept_tokens = s->kept,
-                                                             .step_s = seconds,
-                                                             .step_tokens = here,
-                                                             .model_flops = r->model_flops,
-                                                             .hardware_flops = r->hardware_flops,
-                                                             .peak = r->peak,
-                                                             .rank_memory_bytes = r->memory,
-                                                             .skipped = s->skipped,
-                                                             .trace = &r->t->trace});
+    return ax_metrics_step(&r->metrics,
+                           &(ax_metrics_record){.step = r->step,
+                                                .steps = options(r)->steps,
+                                                .loss = s->loss,
+                                                .lr = lr,
+                                                .grad_norm = s->grad_norm,
+                                                .tokens = r->tokens,
+                                                .kept_tokens = s->kept,
+                                                .step_s = seconds,
+                                                .step_tokens = here,
+                                                .model_flops = worked * r->model_flops,
+                                                .hardware_flops = worked * r->hardware_flops,
+                                                .peak = r->peak,
+                                                .rank_memory_bytes = r->memory,
+                                                .skipped = s->skipped,
+                                                .trace = &r->t->trace});
 }
 
 // What ranks decide together after a step, the largest number counts: why to leave, and whether

@@ -224,13 +224,14 @@ static void show_step(ax_metrics *m, const ax_metrics_record *r)
     double per_step = (ax_metrics_clock() - m->started) / (double)(r->step - m->first_step + 1);
     double left = per_step * (double)(r->steps - r->step);
     char share[32] = "", text[256];
+    const char *why = r->kept_tokens > 0 ? "  (skipped: not finite)" : "  (skipped: no targets)";
     if (r->peak > 0)
         snprintf(share, sizeof share, "  %.0f%% of peak",
                  100 * r->hardware_flops / r->step_s / r->peak);
     int n = snprintf(
         text, sizeof text, "step %lld/%lld  loss %.4f  %.0f tokens/s%s  %d:%02d left%s",
         (long long)r->step, (long long)r->steps, r->loss, (double)r->step_tokens / r->step_s, share,
-        (int)left / 60, (int)left % 60, r->skipped ? "  (skipped: not finite)" : "");
+        (int)left / 60, (int)left % 60, r->skipped ? why : "");
     if (!m->terminal) {
         fprintf(stderr, "%s\n", text);
         return;
