@@ -10,7 +10,7 @@
 
 enum { NEVER = 1 << 30 };
 static atomic_int calls_left = NEVER;
-static atomic_bool kills, short_writes;
+static atomic_bool kills, short_writes, no_exchange;
 
 void faulty_disk_fail_at(int call)
 {
@@ -32,6 +32,11 @@ bool faulty_disk_heal(void)
 void faulty_disk_write_short(bool on)
 {
     short_writes = on;
+}
+
+void faulty_disk_no_exchange(bool on)
+{
+    no_exchange = on;
 }
 
 static bool fails_now(void)
@@ -75,6 +80,10 @@ int rename(const char *from, const char *to)
 
 int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags)
 {
+    if (no_exchange && flags == RENAME_EXCHANGE) {
+        errno = EINVAL;
+        return -1;
+    }
     return fails_now() ? -1 : (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, flags);
 }
 

@@ -108,6 +108,23 @@ static void a_save_that_cannot_begin_says_so_at_once(void **state)
     assert_non_null(strstr(scene_play(s), "exists and is no checkpoint"));
 }
 
+static void a_checkpoint_is_replaced_where_names_cannot_change_places(void **state)
+{
+    const char *dir = scene_path(*state, "step-00000003");
+    scene_play(scene_saving("x=2", dir));
+    faulty_disk_no_exchange(true);
+    scene s = scene_saving("z=2", dir);
+    s.step = 4;
+    scene_play(s);
+    faulty_disk_no_exchange(false);
+    assert_int_equal(scene_step_of(dir), 4);
+    assert_false(scene_exists(scene_path(*state, ".tmp-step-00000003")));
+    assert_false(scene_exists(scene_path(*state, ".tmp-step-00000003.old")));
+    scene l = scene_loading("y=2", dir);
+    l.step = 4;
+    scene_play(l);
+}
+
 // ---- checksums
 
 // By the words of the header alone: XXH3 of an element with its number as seed, added up. The
@@ -216,6 +233,7 @@ int main(void)
         CASE(both_ways_to_save_write_the_same_bytes),
         CASE(a_write_that_fails_in_the_background_is_told_by_finish),
         CASE(a_save_that_cannot_begin_says_so_at_once),
+        CASE(a_checkpoint_is_replaced_where_names_cannot_change_places),
         CASE(an_elements_checksum_is_xxh3_of_its_bytes_and_place),
         CASE(checksums_are_read_as_sixteen_digits_and_nothing_else),
         CASE(every_grid_gives_the_same_checksums),

@@ -345,11 +345,51 @@ static void biases_of_copied_kv_heads_are_summed_over_the_copies(void **state)
     free(c.serial.gradient);
 }
 
+// ---- nothing to learn from -----------------------------------------------------------------------
+
+static ax_status idle_rank(void *ctx, ax_comm *world)
+{
+    ax_trainer t;
+    ax_step_result r = {0};
+    ax_arch arch = *(const ax_arch *)ctx;
+    ax_trainer_config c = {.arch = &arch,
+                           .grid = {2, 1, 2, 1, "xyzd"},
+                           .batch = BATCH,
+                           .device = "ref",
+                           .act = AX_F64,
+                           .threads = 1,
+                           .overlap = AX_OVERLAP_ALL,
+                           .optim = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8}};
+    AX_TRY(ax_trainer_open(&c, world, &t));
+    AX_TRY(ax_params_init(&t.model.params, &t.grid, &t.dev, 1));
+    load_tokens(&t, 0);
+    for (int64_t i = 0; i < t.layout.accumulation * t.layout.rows; i++)
+        t.targets[i] = -1;
+    const ax_tensor w = t.model.params.list[0].master;
+    double before = ((double *)w.data)[0];
+    AX_TRY(ax_step(&t, 0.1, &r));
+    bool idle = r.skipped && r.kept == 0 && t.optim.updates == 0 && ((double *)w.data)[0] == before;
+    load_tokens(&t, 0);
+    AX_TRY(ax_step(&t, 0.1, &r)); // and training goes on
+    bool goes_on = !r.skipped && r.kept > 0 && t.optim.updates == 1;
+    ax_status st = idle && goes_on ? AX_OK : AX_EINTERNAL;
+    ax_trainer_close(&t);
+    return st;
+}
+
+static void a_batch_without_targets_is_a_skipped_step(void **state)
+{
+    (void)state;
+    ax_arch arch = small(AX_LLAMA);
+    assert_int_equal(ax_ranks_run(RANKS, idle_rank, &arch), AX_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stop_leaves_weights_and_state_as_they_were),
         cmocka_unit_test(skip_leaves_the_step_out),
+        cmocka_unit_test(a_batch_without_targets_is_a_skipped_step),
         cmocka_unit_test(sixty_four_micro_batches_are_one_batch),
         cmocka_unit_test(biases_of_copied_kv_heads_are_summed_over_the_copies),
     };
