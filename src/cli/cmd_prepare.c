@@ -65,7 +65,14 @@ static ax_status run(int argc, char **argv)
     AX_TRY(ax_cli_config("prepare", argc, argv, 0, &c, &helped));
     if (helped)
         return AX_OK;
-    ax_status st = ax_prepare(&c, &p);
+    ax_status st = AX_OK;
+    if (*c.data.valid)
+        st = ax_fail(AX_EUSAGE, __FILE__, __LINE__,
+                     "data.valid=%s: prepare reads data.train alone; prepare held-out files by "
+                     "themselves",
+                     c.data.valid);
+    if (st == AX_OK)
+        st = ax_prepare(&c, &p);
     if (st == AX_OK)
         print(&c, &p);
     ax_config_fini(&c);

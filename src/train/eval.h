@@ -12,7 +12,7 @@
 #include "train/trainer.h"
 
 typedef struct ax_eval_result {
-    double loss;    // mean over the tokens
+    double loss;    // mean over the tokens; NaN where there are none
     int64_t tokens; // targets
     double seconds;
     double bits_per_byte; // 0 where the windows are not all, or their bytes not known

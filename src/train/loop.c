@@ -173,6 +173,10 @@ static ax_status evaluate(run *r)
     r->scored = r->step;
     if (r->world->rank != 0)
         return AX_OK;
+    if (e.tokens == 0) {
+        ax_log(AX_LOG_WARN, "eval", "none of the held-out tokens is a target: there is no score");
+        return AX_OK;
+    }
     r->job->trained.valid_loss = e.loss;
     r->job->trained.evaluated = true;
     return ax_metrics_evaluation(&r->metrics, &(ax_metrics_eval){.step = r->step,
@@ -333,6 +337,12 @@ ax_status ax_train_evaluate(const ax_job *job, ax_comm *world, ax_eval_result *o
     const ax_train_options *o = &job->config->train;
     AX_TRY(ax_train_open(job, world, &t));
     ax_status st = ax_evaluate(&t, job->corpus, AX_VALID, o->eval_batches * o->batch, out);
+    if (st == AX_OK && out->tokens == 0) { // as every rank knows
+        if (world->rank == 0)
+            ax_fail(AX_EUSAGE, __FILE__, __LINE__,
+                    "none of the held-out tokens is a target to evaluate on");
+        st = ax_comm_agree(world, AX_EUSAGE);
+    }
     ax_comm_end(world, st);
     ax_trainer_close(&t);
     return st;
