@@ -4,11 +4,12 @@ $ printf 'model: {preset: tiny, hidden: 32}\ndata: {train: squares.txt}\ntrain: 
 $ $MPIEXEC -n 4 axonn train --config run.yaml 2>&1 | grep -E "^(axonn|step)"
 | axonn: train: Llama, 0.06 million parameters, f64, 4 ranks, grid x=2,y=1,z=2,data=1
 | axonn: data: 18267 tokens to learn from, 961 held out
-| axonn: plan: activations sharded, 2 sequences a micro-batch, 1 a step, N MiB a rank
+| axonn: plan: activations sharded, 2 sequences a micro-batch, 1 micro-batch a step, N MiB a rank
 | step 1/3  loss 5.5367  N tokens/s  N left
 | step 3/3  loss 5.1077  N tokens/s  N left
 | axonn: eval: scoring the held-out tokens
 | step 3  held out: loss 5.1296  perplexity 168.96  7.400 bits per byte
+| axonn: train: saved in run/step-00000003
 
 # Threads of one process give the same losses, and the same checkpoint.
 $ axonn train -q --config run.yaml train.out=local
