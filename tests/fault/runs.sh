@@ -1,21 +1,12 @@
 # shellcheck shell=bash disable=SC2034
 # What the tests of runs share; read by them with `.`, with the program as first argument. They run in
 # a directory of their own, where text.txt lies.
+# shellcheck source=/dev/null disable=SC2154
+. "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/check.sh"
 axonn=$1
 dir=$(mktemp -d)
 trap 'kill -9 $(jobs -p) 2>/dev/null; rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
-failed=0
-
-check() { # NAME CONDITION...
-    local name=$1
-    shift
-    if "$@"; then echo "ok      $name"; else
-        echo "FAILED  $name"
-        sed 's/^/        /' log
-        failed=$((failed + 1))
-    fi
-}
 
 for i in $(seq 1500); do echo "line $i: $((i * i)) is its square"; done >text.txt
 train() { # ARGUMENTS...

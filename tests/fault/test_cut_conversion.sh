@@ -3,21 +3,12 @@
 # left under other names is gone after the next one.
 #     test_cut_conversion.sh AXONN
 set -u
+# shellcheck source=/dev/null disable=SC2154
+. "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/check.sh"
 axonn=$1
 dir=$(mktemp -d)
 trap 'umount "$dir/small" 2>/dev/null; rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
-failed=0
-
-check() { # NAME CONDITION...
-    local name=$1
-    shift
-    if "$@"; then echo "ok      $name"; else
-        echo "FAILED  $name"
-        sed 's/^/        /' log
-        failed=$((failed + 1))
-    fi
-}
 
 only() { [ "$(ls -A | tr '\n' ' ')" = "$1" ]; }
 

@@ -16,6 +16,11 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+INLINE int64_t round_up(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
 #if defined(__AVX512F__)
 enum { W = 16 };
 #define W_BYTES 64

@@ -19,11 +19,6 @@
 // The micro-kernel holds MR x NR sums in registers. TILE is a multiple of both.
 enum { MR = W == 16 ? 8 : 6, NR = 2 * W, TILE = 96 };
 
-INLINE int64_t round_up(int64_t n, int64_t to)
-{
-    return (n + to - 1) / to * to;
-}
-
 // What the causal mask leaves of a product on the diagonal.
 typedef enum mask {
     WHOLE,

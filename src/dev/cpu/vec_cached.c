@@ -12,11 +12,6 @@
 
 enum { KEYS = 128, COLS = 4 }; // keys of a piece; vectors of the output summed at one time
 
-INLINE int64_t round_to(int64_t n, int64_t to)
-{
-    return (n + to - 1) / to * to;
-}
-
 typedef struct sizes {
     int64_t rows;   // queries that share a kv head
     int64_t pitch;  // floats of an output row
@@ -27,7 +22,7 @@ typedef struct sizes {
 
 static sizes sizes_of(const ax_attention_cached_args *g)
 {
-    int64_t rows = g->heads / g->kv_heads * g->queries, pitch = round_to(g->head_dim, W);
+    int64_t rows = g->heads / g->kv_heads * g->queries, pitch = round_up(g->head_dim, W);
     return (sizes){.rows = rows,
                    .pitch = pitch,
                    .part = pitch + W,
@@ -97,7 +92,7 @@ INLINE void dot4(const float *q, int64_t pitch, int n, const char *key, size_t s
 static void exponentials(float *s, int64_t seen, int64_t keys, float *max, float *sum)
 {
     vf top = splat(-INFINITY), total = {0};
-    for (int64_t k = seen; k < round_to(keys, W); k++)
+    for (int64_t k = seen; k < round_up(keys, W); k++)
         s[k] = -INFINITY;
     for (int64_t k = 0; k < seen; k += W)
         top = vmax(load(s, k, AX_F32), top);
