@@ -168,7 +168,8 @@ static ax_status save_beside(holder *h)
 {
     ax_ckpt_saving *s;
     double begun = ax_metrics_clock();
-    AX_TRY(ax_ckpt_save_begin(h->b->step, &h->params, &h->grid, &h->dev, &info, &h->snapshot, &s));
+    AX_TRY(ax_ckpt_save_begin(
+        h->b->step, &(ax_ckpt_source){&h->params, &h->grid, &h->dev, &h->snapshot}, &info, &s));
     if (h->world->rank == 0)
         h->b->seconds[STALL][h->round] = ax_metrics_clock() - begun;
     return ax_ckpt_save_finish(s);

@@ -44,12 +44,14 @@ ax_status ax_ckpt_save(const char *dir, const ax_params *ps, const ax_grid *g, a
 // ---- saving while training goes on
 //
 //     AX_TRY(ax_ckpt_snapshot_bind(&snapshot, &params, &arena));   // measured, then bound
-//     AX_TRY(ax_ckpt_save_begin(dir, &params, &grid, &dev, &info, &snapshot, &save));
+//     ax_ckpt_source from = { &params, &grid, &dev, &snapshot };
+//     AX_TRY(ax_ckpt_save_begin(dir, &from, &info, &save));
 //     ... steps ...; ax_ckpt_save_idle(save) tells when this rank's bytes are on disk
 //     AX_TRY(ax_ckpt_save_finish(save));
 //
 // begin copies masters and moments, which the next step may then change, and hands them to a thread
-// of its own, which writes, syncs and never communicates. The name is given by finish. The
+// of its own, which writes, syncs and never communicates; it may run on every core that its rank had
+// before the team was pinned. The name is given by finish. The
 // parameters' list, the grid and the snapshot must stay until then; a job that ends calls finish
 // too.
 
@@ -62,13 +64,19 @@ typedef struct ax_ckpt_snapshot {
 ax_status ax_ckpt_snapshot_bind(ax_ckpt_snapshot *s, const ax_params *ps, ax_arena *arena);
 void ax_ckpt_snapshot_fini(ax_ckpt_snapshot *s);
 
+typedef struct ax_ckpt_source { // what is saved, and the room of its copy; all of the caller's
+    const ax_params *params;
+    const ax_grid *grid;
+    ax_device *dev;
+    ax_ckpt_snapshot *snapshot; // bound for params
+} ax_ckpt_source;
+
 typedef struct ax_ckpt_saving ax_ckpt_saving;
 
 // Collective. One save may be in flight; the snapshot is its own until finish. On failure (what can
 // be seen before the writing: AX_EUSAGE, AX_EIO, AX_ENOMEM) *out is NULL and nothing is left over.
 // A failure of the writing is told by finish, once, with the message of the rank that met it.
-ax_status ax_ckpt_save_begin(const char *dir, const ax_params *ps, const ax_grid *g, ax_device *dev,
-                             const ax_ckpt_info *info, ax_ckpt_snapshot *snapshot,
+ax_status ax_ckpt_save_begin(const char *dir, const ax_ckpt_source *from, const ax_ckpt_info *info,
                              ax_ckpt_saving **out);
 bool ax_ckpt_save_idle(const ax_ckpt_saving *s); // of this rank; not collective, never waits
 // Collective. Waits for this rank's thread, agrees, writes the manifest and gives the name. Frees s
@@ -118,8 +126,14 @@ ax_status ax_ckpt_entry_read(const char *dir, ax_ckpt_entry *out);
 // that holds other files too loses only ours. Failures are warned of. No save may be in flight.
 void ax_ckpt_prune(const char *out, int64_t keep, const char *last);
 
-// Removes `.tmp-step-*` of saves that were killed; one with other files in it stays, with a warning.
-// The caller holds the lock of `out`, and no save is in flight.
+// Where names cannot change places a save that was killed can have left the checkpoint that it
+// replaced as `.tmp-step-NNNNNNNN.old` alone: it gets its name back. Before a list is read that
+// decides something. The caller holds the lock of `out`, and no save is in flight. A failure is
+// warned of, as those of the sweep are.
+void ax_ckpt_mend(const char *out);
+
+// Mends, and removes `.tmp-step-*` of saves that were killed; one with other files in it stays, with
+// a warning. The caller holds the lock of `out`, and no save is in flight.
 void ax_ckpt_sweep(const char *out);
 
 // Reads every byte and compares all checksums, in little memory. Files that the manifest does not
@@ -134,6 +148,6 @@ typedef struct ax_ckpt_verdict {
     int64_t tensors, bytes; // read
     int64_t unsummed;       // tensors that an earlier version wrote without a checksum
 } ax_ckpt_verdict;
-// AX_OK whatever is found; AX_EIO where there is no such directory.
+// AX_OK whatever is found; AX_EIO where there is no such directory; AX_ENOMEM: not all was read.
 ax_status ax_ckpt_verify(const char *dir, ax_ckpt_verdict *out);
 void ax_ckpt_verdict_fini(ax_ckpt_verdict *v);

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const char prefix[] = "step-", remains[] = ".tmp-step-";
+static const char prefix[] = "step-", remains[] = ".tmp-step-", old[] = ".old";
 enum { DIGITS = 8, DIGITS_MAX = 18 };
 
 // "step-" and the step, in eight digits or, where it has more, without leading zeros.
@@ -182,21 +182,62 @@ void ax_ckpt_prune(const char *out, int64_t keep, const char *last)
     ax_ckpt_list_fini(&list);
 }
 
-void ax_ckpt_sweep(const char *out)
+// Calls `tend` for what saves left in `out`: those that stepped aside, or the others.
+static void each_of_remains(const char *out, bool aside,
+                            void (*tend)(const char *out, const char *name))
 {
     DIR *d = NULL;
     char path[AX_PATH_MAX];
     if (open_dir(out, &d) != AX_OK)
         return;
     for (const struct dirent *e; (e = readdir(d));) {
+        size_t n = strlen(e->d_name), tail = sizeof old - 1;
         if (strncmp(e->d_name, remains, sizeof remains - 1) != 0 ||
             ax_disk_join(path, out, e->d_name) != AX_OK || !is_directory(path))
             continue;
-        if (ax_place_remove(path))
-            ax_log(AX_LOG_INFO, "ckpt", "%s: removed, what a save that was cut off left", path);
-        else
-            ax_log(AX_LOG_WARN, "ckpt", "%s: holds other files than a save's: look and remove it",
-                   path);
+        if ((n > tail && strcmp(e->d_name + n - tail, old) == 0) == aside)
+            tend(out, e->d_name);
     }
     closedir(d);
+}
+
+static void mend(const char *out, const char *name)
+{
+    char path[AX_PATH_MAX], final[64];
+    bool back;
+    size_t head = sizeof remains - sizeof prefix; // ".tmp-"
+    snprintf(final, sizeof final, "%.*s", (int)(strlen(name) - head - (sizeof old - 1)),
+             name + head);
+    if (ax_disk_join(path, out, final) != AX_OK)
+        return;
+    bool done = ax_place_mend(path, &back);
+    if (back)
+        ax_log(AX_LOG_WARN, "ckpt", "%s: has its name back, which a save that was cut off took",
+               path);
+    if (!done)
+        ax_log(AX_LOG_WARN, "ckpt", "%s/%s: an older checkpoint, which cannot be moved: %s", out,
+               name, strerror(errno));
+}
+
+static void sweep(const char *out, const char *name)
+{
+    char path[AX_PATH_MAX];
+    if (ax_disk_join(path, out, name) != AX_OK)
+        return;
+    if (ax_place_remove(path))
+        ax_log(AX_LOG_INFO, "ckpt", "%s: removed, what a save that was cut off left", path);
+    else
+        ax_log(AX_LOG_WARN, "ckpt", "%s: holds other files than a save's: look and remove it",
+               path);
+}
+
+void ax_ckpt_mend(const char *out)
+{
+    each_of_remains(out, true, mend);
+}
+
+void ax_ckpt_sweep(const char *out)
+{
+    ax_ckpt_mend(out);
+    each_of_remains(out, false, sweep);
 }

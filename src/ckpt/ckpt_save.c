@@ -20,6 +20,7 @@ struct ax_ckpt_saving {
     const ax_params *ps;
     ax_comm *world;
     ax_device *dev;        // NULL: written from the copy
+    const ax_device *home; // the rank's
     const ax_tensor *copy; // the snapshot's
     ax_ckpt_info info;     // rank 0's, with its own texts
     ax_place place;
@@ -180,21 +181,22 @@ static void close_save(ax_ckpt_saving *s)
     free(s);
 }
 
-static ax_status open_save(const char *dir, const ax_params *ps, const ax_grid *g,
-                           const ax_ckpt_info *info, const ax_ckpt_snapshot *snapshot,
+static ax_status open_save(const char *dir, const ax_ckpt_source *from, const ax_ckpt_info *info,
                            ax_ckpt_saving **out)
 {
-    bool first = g->world->rank == 0;
+    ax_comm *world = from->grid->world;
+    bool first = world->rank == 0;
     ax_ckpt_saving *s = calloc(1, sizeof *s);
     ax_status st = s ? AX_OK : ax_fail(AX_ENOMEM, __FILE__, __LINE__, "no memory for a save");
     if (s) {
-        s->ps = ps;
-        s->world = g->world;
-        st = prepare(s, dir, info, snapshot);
+        s->ps = from->params;
+        s->world = world;
+        s->home = from->dev;
+        st = prepare(s, dir, info, from->snapshot);
     }
-    st = ax_comm_agree(g->world, st);
+    st = ax_comm_agree(world, st);
     if (st == AX_OK)
-        st = ax_comm_agree(g->world, first ? create_files(s) : AX_OK);
+        st = ax_comm_agree(world, first ? create_files(s) : AX_OK);
     if (st == AX_OK) {
         *out = s;
         return AX_OK;
@@ -255,6 +257,7 @@ static void *write_thread(void *arg)
     ax_ckpt_saving *s = arg;
     s->log.muted = true;
     ax_log_setup(s->log);
+    ax_device_unpin_thread(s->home); // else it takes its time from the team that trains
     s->st = write_files(s);
     if (s->st != AX_OK)
         snprintf(s->error, sizeof s->error, "%s", ax_error_text());
@@ -285,13 +288,12 @@ static void start(ax_ckpt_saving *s, ax_device *dev)
         ax_fail(AX_ENOMEM, __FILE__, __LINE__, "no thread to be had that writes the checkpoint");
 }
 
-ax_status ax_ckpt_save_begin(const char *dir, const ax_params *ps, const ax_grid *g, ax_device *dev,
-                             const ax_ckpt_info *info, ax_ckpt_snapshot *snapshot,
+ax_status ax_ckpt_save_begin(const char *dir, const ax_ckpt_source *from, const ax_ckpt_info *info,
                              ax_ckpt_saving **out)
 {
     *out = NULL;
-    AX_TRY(open_save(dir, ps, g, info, snapshot, out));
-    start(*out, dev);
+    AX_TRY(open_save(dir, from, info, out));
+    start(*out, from->dev);
     if (!(*out)->started)
         atomic_store(&(*out)->idle, true);
     return AX_OK;
@@ -378,7 +380,7 @@ ax_status ax_ckpt_save(const char *dir, const ax_params *ps, const ax_grid *g, a
                        const ax_ckpt_info *info)
 {
     ax_ckpt_saving *s = NULL;
-    AX_TRY(open_save(dir, ps, g, info, NULL, &s));
+    AX_TRY(open_save(dir, &(ax_ckpt_source){ps, g, dev, NULL}, info, &s));
     s->dev = dev;
     s->st = ax_device_sync(dev);
     if (s->st == AX_OK)

@@ -38,9 +38,12 @@ static ax_status add_fault(verify *v, const char *file, const char *tensor, cons
     return AX_OK;
 }
 
-// The last failure as a fault: its message without the path that it begins with.
-static ax_status take_failure(verify *v, const char *file, const char *tensor)
+// The last failure as a fault: its message without the path that it begins with. Too little memory is
+// no fault of the file, and ends the reading.
+static ax_status take_failure(verify *v, ax_status st, const char *file, const char *tensor)
 {
+    if (st == AX_ENOMEM)
+        return st;
     const char *why = ax_error_text();
     size_t dir = strlen(v->dir), name = strlen(file);
     if (strncmp(why, v->dir, dir) == 0 && why[dir] == '/' &&
@@ -75,8 +78,9 @@ static ax_status check_tensor(verify *v, const ax_manifest_file *f, const ax_saf
         return add_fault(v, f->name, t->name, "the manifest does not list it");
     if (t->dtype != AX_ST_F32 && t->dtype != AX_ST_F64)
         return add_fault(v, f->name, t->name, "its dtype is neither F32 nor F64");
-    if (sum_tensor(v, file, t, t->dtype == AX_ST_F32 ? 4 : 8, &sum) != AX_OK)
-        return take_failure(v, f->name, t->name);
+    ax_status st = sum_tensor(v, file, t, t->dtype == AX_ST_F32 ? 4 : 8, &sum);
+    if (st != AX_OK)
+        return take_failure(v, st, f->name, t->name);
     v->found.tensors++;
     v->found.bytes += t->end - t->begin;
     if (!listed)
@@ -102,19 +106,23 @@ static ax_status check_file(verify *v, const ax_manifest_file *f)
     char path[AX_PATH_MAX];
     ax_safetensors file;
     AX_TRY(ax_disk_join(path, v->dir, f->name));
-    if (ax_manifest_check_size(f, v->dir) != AX_OK ||
-        ax_manifest_check_header(&v->manifest, f, v->dir) != AX_OK ||
-        ax_safetensors_open(path, &file) != AX_OK)
-        return take_failure(v, f->name, "");
-    ax_status st = check_tensors(v, f, &file);
+    ax_status st = ax_manifest_check_size(f, v->dir);
+    if (st == AX_OK)
+        st = ax_manifest_check_header(&v->manifest, f, v->dir);
+    if (st == AX_OK)
+        st = ax_safetensors_open(path, &file);
+    if (st != AX_OK)
+        return take_failure(v, st, f->name, "");
+    st = check_tensors(v, f, &file);
     ax_safetensors_close(&file);
     return st;
 }
 
 static ax_status check_all(verify *v)
 {
-    if (ax_manifest_read(v->dir, &v->manifest) != AX_OK)
-        return take_failure(v, AX_MANIFEST_NAME, "");
+    ax_status st = ax_manifest_read(v->dir, &v->manifest);
+    if (st != AX_OK)
+        return take_failure(v, st, AX_MANIFEST_NAME, "");
     v->stage = malloc(STAGE);
     AX_CHECK(v->stage, AX_ENOMEM, "no memory to read a checkpoint with");
     for (int i = 0; i < v->manifest.files; i++)
@@ -136,11 +144,14 @@ ax_status ax_ckpt_verify(const char *dir, ax_ckpt_verdict *out)
     ax_log_setup(log);
     free(v.stage);
     ax_manifest_fini(&v.manifest);
-    if (st == AX_OK)
+    if (st == AX_OK) {
         *out = v.found;
-    else
-        ax_ckpt_verdict_fini(&v.found);
-    return st;
+        return AX_OK;
+    }
+    char why[1024];
+    snprintf(why, sizeof why, "%s", ax_error_text());
+    ax_ckpt_verdict_fini(&v.found);
+    AX_FAIL(st, "%s: not verified: %s", dir, why);
 }
 
 void ax_ckpt_verdict_fini(ax_ckpt_verdict *v)

@@ -12,6 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+// NAME while it is made, and what it replaces where that has to step aside: .tmp-NAME.old
+static const char hidden[] = ".tmp-", old[] = ".old";
+
 ax_status ax_place_set(ax_place *p, const char *dir)
 {
     size_t n = strlen(dir);
@@ -30,7 +33,7 @@ ax_status ax_place_set(ax_place *p, const char *dir)
     else
         snprintf(p->parent, sizeof p->parent, "%.*s", (int)(slash - p->dir), p->dir);
     char name[AX_PATH_MAX];
-    AX_CHECK(snprintf(name, sizeof name, ".tmp-%s", base) < AX_PATH_MAX, AX_EUSAGE,
+    AX_CHECK(snprintf(name, sizeof name, "%s%s", hidden, base) < AX_PATH_MAX, AX_EUSAGE,
              "%.60s...: the path is too long", dir);
     return ax_disk_join(p->tmp, p->parent, name);
 }
@@ -107,7 +110,8 @@ static bool exchange(const char *a, const char *b)
     return renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE) == 0;
 }
 
-// Where names cannot change places (network file systems), the older one steps aside first.
+// Where names cannot change places (network file systems), the older one steps aside first. Who is
+// killed between the two moves is mended by ax_place_mend.
 static bool replace(const char *fresh, const char *dir)
 {
     char aside[AX_PATH_MAX + 8];
@@ -115,7 +119,7 @@ static bool replace(const char *fresh, const char *dir)
         return true;
     if (errno != EINVAL && errno != ENOSYS)
         return false;
-    snprintf(aside, sizeof aside, "%s.old", fresh);
+    snprintf(aside, sizeof aside, "%s%s", fresh, old);
     if (rename(dir, aside) != 0)
         return false;
     if (rename(fresh, dir) == 0)
@@ -134,6 +138,21 @@ static bool put_in_place(const ax_place *p, bool swap)
 static bool take_back(const ax_place *p, bool swap)
 {
     return swap ? replace(p->tmp, p->dir) : rename(p->dir, p->tmp) == 0;
+}
+
+bool ax_place_mend(const char *dir, bool *back)
+{
+    char aside[AX_PATH_MAX + 8];
+    ax_place p;
+    struct stat there;
+    *back = false;
+    if (ax_place_set(&p, dir) != AX_OK)
+        return false;
+    snprintf(aside, sizeof aside, "%s%s", p.tmp, old);
+    if (lstat(dir, &there) == 0)
+        return ax_place_remove(aside);
+    *back = rename(aside, dir) == 0;
+    return *back && ax_disk_sync_dir(p.parent) == AX_OK;
 }
 
 ax_status ax_place_take(ax_place *p)

@@ -37,6 +37,20 @@ uint64_t ax_device_cores_id(void)
     return mix(mix(0xcbf29ce484222325u, host, strlen(host)), &set, sizeof set);
 }
 
+static void note_cores(ax_device *dev)
+{
+    _Static_assert(sizeof dev->cores == sizeof(cpu_set_t), "a set of cores of the system");
+    if (sched_getaffinity(0, sizeof dev->cores, (cpu_set_t *)dev->cores) != 0)
+        memset(dev->cores, 0, sizeof dev->cores);
+}
+
+void ax_device_unpin_thread(const ax_device *dev)
+{
+    const cpu_set_t *set = (const cpu_set_t *)dev->cores;
+    if (CPU_COUNT(set) > 0)
+        (void)sched_setaffinity(0, sizeof dev->cores, set);
+}
+
 // Measuring is a mode, not a backend: the backend named by `as` answers the workspace queries,
 // and neither memory nor kernels of it are used.
 ax_status ax_device_open(const ax_device_config *config, ax_device *dev)
@@ -52,6 +66,7 @@ ax_status ax_device_open(const ax_device_config *config, ax_device *dev)
         .threads = config->threads ? config->threads : ax_device_cores(),
         .measuring = measuring,
     };
+    note_cores(&opened);
     AX_TRY(ops->open(&opened, config));
     ax_status st = ax_device_grow(&opened, config->workspace);
     if (st != AX_OK) {

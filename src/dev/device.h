@@ -55,6 +55,8 @@ typedef struct ax_device_ops {
     bool (*fast_bf16)(void); // whether the processor multiplies bf16 itself; NULL: it does not
 } ax_device_ops;
 
+enum { AX_DEVICE_CORE_WORDS = 16 }; // 1024 cores
+
 struct ax_device {
     const ax_device_ops *ops;
     const ax_kern *kern; // every slot filled
@@ -68,10 +70,16 @@ struct ax_device {
     void (*poll)(
         void *ctx); // called between kernels and row chunks, so host communicators progress
     void *poll_ctx;
+    // The set of cores that the opening thread had before a team was pinned; none: not known.
+    uint64_t cores[AX_DEVICE_CORE_WORDS];
 };
 
 ax_status ax_device_open(const ax_device_config *config, ax_device *dev);
 void ax_device_close(ax_device *dev); // a zeroed device is legal
+
+// Lets the calling thread, a helper that a pinned thread started, run on all cores that the rank had
+// before its team was pinned. A hint: where the system refuses, the thread stays where it is.
+void ax_device_unpin_thread(const ax_device *dev);
 
 ax_status ax_device_alloc(ax_device *dev, size_t bytes, void **out);
 void ax_device_free(ax_device *dev, void *mem, size_t bytes);

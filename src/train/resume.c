@@ -210,6 +210,7 @@ static ax_status choose_out(const ax_run_config *c, ax_lock *lock, ax_resume *r,
     snprintf(path, sizeof path, "%s/lock", out);
     snprintf(what, sizeof what, "train.out=%s", out);
     AX_TRY(ax_lock_take(path, what, lock));
+    ax_ckpt_mend(out);
     if (strcmp(mode, "auto") == 0)
         return choose_auto(out, r, config);
     if (r->found && same_directory(out, r->run)) {

@@ -55,8 +55,8 @@ ax_status ax_saves_begin(ax_saves *s, const ax_saves_point *at, bool whole)
                          .state = s->state.text};
     if (whole || !s->beside)
         return finish(s, ax_ckpt_save(dir, &t->model.params, &t->grid, &t->dev, &info));
-    return ax_ckpt_save_begin(dir, &t->model.params, &t->grid, &t->dev, &info, &t->snapshot,
-                              &s->flight);
+    const ax_ckpt_source from = {&t->model.params, &t->grid, &t->dev, &t->snapshot};
+    return ax_ckpt_save_begin(dir, &from, &info, &s->flight);
 }
 
 bool ax_saves_busy(const ax_saves *s)

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -9,7 +10,7 @@
 #include <unistd.h>
 
 enum { NEVER = 1 << 30 };
-static atomic_int calls_left = NEVER;
+static atomic_int calls_left = NEVER, cores;
 static atomic_bool kills, short_writes, no_exchange;
 
 void faulty_disk_fail_at(int call)
@@ -39,6 +40,11 @@ void faulty_disk_no_exchange(bool on)
     no_exchange = on;
 }
 
+int faulty_disk_cores(void)
+{
+    return atomic_exchange(&cores, 0);
+}
+
 static bool fails_now(void)
 {
     if (atomic_fetch_sub(&calls_left, 1) != 1)
@@ -51,6 +57,9 @@ static bool fails_now(void)
 
 ssize_t pwrite(int fd, const void *bytes, size_t count, off_t offset)
 {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > cores)
+        cores = CPU_COUNT(&set);
     if (fails_now())
         return -1;
     if (short_writes && count > 1)

@@ -10,6 +10,7 @@
 
 #include <ftw.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -226,6 +227,18 @@ static ax_status bind(ranked *k, ax_arena *a, int what)
     return k->scene->background ? ax_ckpt_snapshot_bind(&k->snapshot, &k->ps, a) : AX_OK;
 }
 
+static void pin(void)
+{
+    cpu_set_t set, one;
+    int core = 0;
+    assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
+    while (!CPU_ISSET(core, &set))
+        core++;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+}
+
 static ax_status build(ranked *k)
 {
     const scene *s = k->scene;
@@ -233,6 +246,8 @@ static ax_status build(ranked *k)
     AX_TRY(ax_grid_parse(s->grid, &shape));
     AX_TRY(ax_grid_open(k->world, shape, s->kv_copies, &k->g));
     AX_TRY(ax_device_open(&(ax_device_config){.name = "ref", .threads = 1, .core = -1}, &k->dev));
+    if (s->pinned)
+        pin();
     k->ps = (ax_params){.count = s->params, .act = s->act, .acc = s->acc};
     k->ps.list = calloc(PARAMS, sizeof *k->ps.list);
     memcpy(k->ps.list, scene_model, (size_t)s->params * sizeof *k->ps.list);
@@ -310,7 +325,8 @@ static ax_status save_all(ranked *k)
     fill_all(k);
     if (!s->background)
         return ax_ckpt_save(s->dir, &k->ps, &k->g, &k->dev, &info);
-    ax_status st = ax_ckpt_save_begin(s->dir, &k->ps, &k->g, &k->dev, &info, &k->snapshot, &saving);
+    ax_status st = ax_ckpt_save_begin(
+        s->dir, &(ax_ckpt_source){&k->ps, &k->g, &k->dev, &k->snapshot}, &info, &saving);
     if (st != AX_OK)
         return s->must_begin ? AX_EINTERNAL : st;
     spoil_all(k);

@@ -32,6 +32,7 @@ typedef struct scene {
     ax_dtype act, acc;
     bool save, with_state, no_state;
     bool background; // the save goes on while the parameters change
+    bool pinned;     // the ranks, once their devices are open, to one core
     bool must_begin; // whatever becomes of it
     bool converted;  // the file is of another dtype
     ax_status expected;

@@ -1,6 +1,7 @@
 // The checkpoints of a run: listed, pruned, swept; damage is found, named and never loaded.
 #include "scene.h"
 
+#include "base/log.h"
 #include "ckpt/manifest.h"
 #include "ckpt/safetensors.h"
 
@@ -14,7 +15,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static const char *save_step(const char *out, int64_t step)
@@ -136,6 +139,24 @@ static void sweeping_takes_the_remains_of_saves_and_nothing_else(void **state)
     assert_true(scene_exists(scene_path(*state, ".tmp-step-file")));
 }
 
+static void what_stepped_aside_for_a_save_that_was_killed_has_its_name_back(void **state)
+{
+    const char *two = save_step(*state, 2), *old = scene_path(*state, ".tmp-step-00000002.old");
+    assert_int_equal(rename(two, old), 0);
+    save_step(*state, 1);
+    ax_ckpt_mend(*state);
+    assert_string_equal(listed(*state), "2 1");
+    assert_int_equal(rename(two, old), 0);
+    save_step(*state, 2);
+    ax_ckpt_sweep(*state); // the new one has the name
+    assert_string_equal(listed(*state), "2 1");
+    assert_false(scene_exists(old));
+    make_dir(old);
+    scene_write(scene_path(old, "notes"), "mine", 4);
+    ax_ckpt_sweep(*state);
+    assert_true(scene_exists(scene_path(old, "notes")));
+}
+
 // ---- damage
 
 static void flip(const char *path, int64_t byte, int bit)
@@ -246,6 +267,39 @@ static void missing_short_and_long_files_are_found(void **state)
     assert_int_equal(unlink(scene_path(dir, "manifest.json")), 0);
     expect_one_fault(dir, "manifest.json", "", 0);
 }
+
+#ifndef __SANITIZE_ADDRESS__ // which needs more memory than any limit that hurts
+// In a process of its own, with no room for a buffer.
+static void verify_without_memory(const char *dir, const char *said)
+{
+    struct rlimit none = {0, 0};
+    ax_ckpt_verdict v = {0};
+    if (!freopen(said, "w", stderr) || setrlimit(RLIMIT_AS, &none) != 0)
+        _exit(1);
+    while (malloc(1 << 18)) {
+    }
+    ax_log_setup((ax_log_config){.ranks = 1});
+    _exit(ax_ckpt_verify(dir, &v) == AX_ENOMEM && v.faults == 0 ? 0 : 2);
+}
+
+static void without_memory_nothing_is_verified_and_it_says_so(void **state)
+{
+    const char *dir = save_step(*state, 1), *said = scene_path(*state, "said");
+    size_t size;
+    int status;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        verify_without_memory(dir, said);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    char *text = scene_slurp(said, &size);
+    assert_non_null(strstr(text, "not verified: "));
+    assert_non_null(strstr(text, "no memory"));
+    free(text);
+}
+#endif
 
 static void two_elements_that_trade_places_are_found(void **state)
 {
@@ -373,6 +427,10 @@ int main(void)
         CASE(a_listed_checkpoint_has_its_name_and_bytes),
         CASE(pruning_keeps_the_newest_the_last_and_what_is_not_ours),
         CASE(sweeping_takes_the_remains_of_saves_and_nothing_else),
+        CASE(what_stepped_aside_for_a_save_that_was_killed_has_its_name_back),
+#ifndef __SANITIZE_ADDRESS__
+        CASE(without_memory_nothing_is_verified_and_it_says_so),
+#endif
         CASE(a_flipped_bit_anywhere_is_found_and_its_tensor_named),
         CASE(missing_short_and_long_files_are_found),
         CASE(two_elements_that_trade_places_are_found),

@@ -74,6 +74,20 @@ static void both_ways_to_save_write_the_same_bytes(void **state)
     }
 }
 
+// On the rank's own cores it would take turns with the team that trains.
+static void the_thread_that_saves_may_run_on_all_cores_though_its_rank_is_pinned(void **state)
+{
+    scene s = scene_saving("x=2", scene_path(*state, "step-00000003"));
+    s.pinned = true;
+    faulty_disk_cores();
+    scene_play(s);
+    assert_int_equal(faulty_disk_cores(), 1);
+    s.background = true;
+    s.dir = scene_path(*state, "step-00000004");
+    scene_play(s);
+    assert_int_equal(faulty_disk_cores(), ax_device_cores());
+}
+
 // A failure of the thread arrives in finish, on all ranks; the older checkpoint stays.
 static void a_write_that_fails_in_the_background_is_told_by_finish(void **state)
 {
@@ -231,6 +245,7 @@ int main(void)
         CASE(a_save_in_the_background_holds_what_was_there_when_it_began),
         CASE(floats_doubles_and_models_without_moments_are_saved_in_the_background),
         CASE(both_ways_to_save_write_the_same_bytes),
+        CASE(the_thread_that_saves_may_run_on_all_cores_though_its_rank_is_pinned),
         CASE(a_write_that_fails_in_the_background_is_told_by_finish),
         CASE(a_save_that_cannot_begin_says_so_at_once),
         CASE(a_checkpoint_is_replaced_where_names_cannot_change_places),
