@@ -52,9 +52,13 @@ static ax_status write_holder(int fd, const char *path)
     char text[512];
     holder h = self();
     int n = snprintf(text, sizeof text, "host %s pid %ld job %s\n", h.host, h.pid, h.job);
+    errno = 0;
     bool written = ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)n, 0) == n && fsync(fd) == 0;
-    AX_CHECK(written, AX_EIO, "%s: cannot write the lock: %s", path, strerror(errno));
-    return AX_OK;
+    if (written)
+        return AX_OK;
+    int why = errno ? errno : ENOSPC; // a write that stops half-way says nothing
+    unlink(path);                     // it is ours, and says of nobody that he holds it
+    AX_FAIL(AX_EIO, "%s: cannot write the lock: %s", path, strerror(why));
 }
 
 // An earlier start of the job that runs now: it has ended, wherever it was.

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # One check of a test: its name, then the command that must succeed. Where it does not, the words in
-# the file `log` are shown, and `failed` counts it.
+# the file `log` (or $log, where a test moves about) are shown, and `failed` counts it.
 failed=0
 
 check() { # NAME CONDITION...
@@ -8,7 +8,7 @@ check() { # NAME CONDITION...
     shift
     if "$@"; then echo "ok      $name"; else
         echo "FAILED  $name"
-        sed 's/^/        /' log
+        sed 's/^/        /' "${log:-log}"
         failed=$((failed + 1))
     fi
 }

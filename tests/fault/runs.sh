@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034
 # What the tests of runs share; read by them with `.`, with the program as first argument. They run in
 # a directory of their own, where text.txt lies.
-# shellcheck source=/dev/null disable=SC2154
+# shellcheck source=tests/fault/check.sh
 . "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/check.sh"
 axonn=$1
 dir=$(mktemp -d)

@@ -3,21 +3,13 @@
 # status that is not zero, and the rank is named.
 #     test_lost_rank.sh AXONN MPIRUN
 set -u
-axonn=$1 mpirun=$2
+# shellcheck source=tests/fault/check.sh
+. "$(dirname "$(realpath "$0")")/check.sh"
+axonn=$(realpath "$1") mpirun=$2
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 dir=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$dir"' EXIT
-failed=0
-
-check() { # NAME CONDITION...
-    local name=$1
-    shift
-    if "$@"; then echo "ok      $name"; else
-        echo "FAILED  $name"
-        sed 's/^/        /' "$dir/log"
-        failed=$((failed + 1))
-    fi
-}
+cd "$dir" || exit 1
 
 over=
 "$mpirun" --version 2>&1 | grep -qE "Open MPI|OpenRTE" && over=--oversubscribe
@@ -57,9 +49,9 @@ none_left() {
 gone() { ! kill -0 "$1" 2>/dev/null; }
 
 "$mpirun" $over -n 4 "$axonn" train "data.train=$dir/text.txt" "${small[@]}" train.steps=1000000 \
-    --grid x=2,z=2 >"$dir/log" 2>&1 &
+    --grid x=2,z=2 >log 2>&1 &
 job=$!
-check "four ranks train" wait_for 40 grep -q 'step 10/' "$dir/log"
+check "four ranks train" wait_for 40 grep -q 'step 10/' log
 victim=$(pid_of_rank 2)
 check "rank 2 is found" test -n "$victim"
 [ -n "$victim" ] && kill -9 "$victim"
@@ -69,7 +61,7 @@ wait $job
 status=$?
 check "the status is not zero" test $status -ne 0
 # Open MPI says the rank, MPICH the process.
-check "the lost rank is named" grep -qE "rank 2|PID $victim " "$dir/log"
+check "the lost rank is named" grep -qE "rank 2|PID $victim " log
 check "no rank is left behind" wait_for 5 none_left
 
 # Rank 2 is given a file that is not there.
@@ -82,18 +74,18 @@ exec $axonn train data.train=\$file ${small[*]} train.steps=5 --grid x=2,z=2
 EOF
 chmod +x "$dir/rank.sh"
 begun=$SECONDS
-timeout 40 "$mpirun" $over -n 4 "$dir/rank.sh" >"$dir/log" 2>&1
+timeout 40 "$mpirun" $over -n 4 "$dir/rank.sh" >log 2>&1
 status=$?
 check "a rank without its data ends all with a status" test $status -ne 0 -a $status -ne 124
 check "within 10 seconds" test $((SECONDS - begun)) -le 10
-check "the file and the rank are named" grep -qE 'rank 2.*nowhere\.txt|nowhere\.txt' "$dir/log"
-check "the others say which rank it was" grep -qE 'rank 2' "$dir/log"
+check "the file and the rank are named" grep -qE 'rank 2.*nowhere\.txt|nowhere\.txt' log
+check "the others say which rank it was" grep -qE 'rank 2' log
 
 # What all ranks agree on is wrong use, not a crash.
-timeout 40 "$mpirun" $over -n 2 "$axonn" train "data.train=$dir/nowhere.txt" >"$dir/log" 2>&1
+timeout 40 "$mpirun" $over -n 2 "$axonn" train "data.train=$dir/nowhere.txt" >log 2>&1
 status=$?
 check "a file that no rank finds is wrong use" test $status -eq 2
-check "it is said once" test "$(grep -c nowhere.txt "$dir/log")" -eq 1
+check "it is said once" test "$(grep -c nowhere.txt log)" -eq 1
 check "without an abort" sh -c "! grep -qi MPI_ABORT '$dir/log'"
 
 [ $failed -eq 0 ]

@@ -3,24 +3,14 @@
 # there or nothing is, and the next run of the same command succeeds.
 #     test_prepare_cut.sh AXONN
 set -u
+# shellcheck source=tests/fault/check.sh
+. "$(dirname "$(realpath "$0")")/check.sh"
 axonn=$(realpath "$1")
 dir=$(mktemp -d)
 cd "$dir" || exit 1
 trap 'umount "$dir/small" 2>/dev/null; rm -rf "$dir"' EXIT
-failed=0
 
-check() { # NAME CONDITION...
-    local name=$1
-    shift
-    if "$@"; then echo "ok      $name"; else
-        echo "FAILED  $name"
-        sed 's/^/        /' "$dir/log"
-        ls -lA "$dir" | sed 's/^/        /'
-        failed=$((failed + 1))
-    fi
-}
-
-nothing_left() { [ -z "$(ls -A | grep '^\.\?.*out')" ]; }
+nothing_left() { [ -z "$(find . -maxdepth 1 -name "*out*")" ]; }
 whole() { # the pair holds what its idx says, and no temporary is left
     [ -e out.bin ] && [ -e out.idx ] && [ ! -e .tmp-out.bin ] && [ ! -e out.lock ] &&
         cmp -s out.bin want.bin && cmp -s out.idx want.idx
