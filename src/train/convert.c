@@ -367,6 +367,7 @@ static ax_status convert_rank(void *ctx, ax_comm *world)
         remove_ours(v->tmp);
     if (first)
         ax_lock_release(&v->lock);
+    ax_comm_end(world, st); // peers may be reading the weights still
     let_go(&h);
     return st;
 }

@@ -163,13 +163,29 @@ static ax_status train_step(run *r)
     return count_votes(r);
 }
 
+// Whoever must leave does not wait for the end of an evaluation, nor does the checkpoint's name.
+static ax_status leaves_evaluation(void *ctx, bool *leaves)
+{
+    run *r = ctx;
+    AX_TRY(cast_votes(r));
+    AX_TRY(count_votes(r));
+    *leaves = r->leaving != AX_OK;
+    return r->writing ? AX_OK : ax_saves_finish(&r->saves);
+}
+
 static ax_status evaluate(run *r)
 {
     ax_eval_result e;
     const ax_train_options *o = options(r);
     if (r->world->rank == 0 && r->step == o->steps)
         ax_log(AX_LOG_INFO, "eval", "scoring the held-out tokens");
-    AX_TRY(ax_evaluate(r->t, r->job->corpus, AX_VALID, o->eval_batches * o->batch, &e));
+    const ax_eval_plan plan = {.split = AX_VALID,
+                               .most_windows = o->eval_batches * o->batch,
+                               .leave = leaves_evaluation,
+                               .ctx = r};
+    AX_TRY(ax_evaluate(r->t, r->job->corpus, &plan, &e));
+    if (e.cut)
+        return AX_OK; // made up for when the run goes on
     r->scored = r->step;
     if (r->world->rank != 0)
         return AX_OK;
@@ -215,8 +231,8 @@ static ax_status save_when_due(run *r, bool last)
 }
 
 // What stands between a step and the next. The checkpoint comes first, so that a job that is cut in
-// its evaluation has lost nothing. A rank that must leave scores nothing: that is made up for when
-// the run goes on.
+// its evaluation has lost nothing. A rank that must leave scores nothing, or not to the end: that is
+// made up for when the run goes on.
 static ax_status between(run *r, bool last)
 {
     const ax_train_options *o = options(r);
@@ -228,8 +244,10 @@ static ax_status between(run *r, bool last)
     if (r->leaving || !scores || r->scored >= r->step)
         return AX_OK;
     AX_TRY(evaluate(r)); // it takes its time, too
-    AX_TRY(cast_votes(r));
-    AX_TRY(count_votes(r));
+    if (!r->leaving) {
+        AX_TRY(cast_votes(r));
+        AX_TRY(count_votes(r));
+    }
     return r->leaving ? save_when_due(r, last) : AX_OK;
 }
 
@@ -336,7 +354,8 @@ ax_status ax_train_evaluate(const ax_job *job, ax_comm *world, ax_eval_result *o
     ax_trainer t;
     const ax_train_options *o = &job->config->train;
     AX_TRY(ax_train_open(job, world, &t));
-    ax_status st = ax_evaluate(&t, job->corpus, AX_VALID, o->eval_batches * o->batch, out);
+    const ax_eval_plan plan = {.split = AX_VALID, .most_windows = o->eval_batches * o->batch};
+    ax_status st = ax_evaluate(&t, job->corpus, &plan, out);
     if (st == AX_OK && out->tokens == 0) { // as every rank knows
         if (world->rank == 0)
             ax_fail(AX_EUSAGE, __FILE__, __LINE__,

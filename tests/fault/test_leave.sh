@@ -77,6 +77,33 @@ for signal in TERM USR1; do
     check "the last step is saved" saved local$signal
 done
 
+# ---- in an evaluation that takes long
+cat text.txt text.txt >valid.txt
+scored=(model.preset=tiny model.hidden=32 device=ref train.batch=4 data.train=text.txt data.valid=valid.txt
+    train.threads=1 train.log_every=0 train.steps=4 train.eval_every=2)
+train "${scored[@]}" --ranks 2 train.save_every=4 train.out=scored
+check "four steps, scored twice" test "$(grep -c valid_loss scored/metrics.jsonl)" -eq 2
+is_named() { [ "$(cat "$1/latest" 2>/dev/null)" = "$2" ]; }
+for every in 2 4; do
+    # Saved before the evaluation, the checkpoint has its name while that goes on; or nothing is due.
+    "$axonn" train "${scored[@]}" --ranks 2 train.save_every=$every train.out=scored$every >log 2>&1 &
+    job=$!
+    if [ $every = 2 ]; then
+        check "a checkpoint has its name in the evaluation" wait_for 60 is_named scored2 step-00000002
+    else
+        wait_for 60 has_step scored4 2
+    fi
+    kill -TERM $job
+    ended
+    check "SIGTERM in an evaluation: 75" test $status -eq 75
+    check "it is not awaited" sh -c "! grep -q valid_loss scored$every/metrics.jsonl"
+    check "the last step is saved" saved scored$every
+    train train.out=scored$every train.resume=auto
+    check "it goes on to the end" test $status -eq 0
+    check "with the metrics of one go" same_story scored scored$every
+    check "and the same weights and moments" same_files scored/step-00000004 scored$every/step-00000004
+done
+
 # A job started from a script ignores SIGINT; `env` gives it back its meaning.
 interruptible() { exec env --default-signal=INT "$@"; }
 interruptible "$axonn" train "${small[@]}" train.out=int >log 2>&1 &
