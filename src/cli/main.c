@@ -4,9 +4,11 @@
 
 #include <errno.h>
 #include <malloc.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const ax_verb ax_verbs[] = {
     {"train", "pretrain or continue training a model on text",
@@ -101,6 +103,13 @@ static void keep_pages(void)
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
 }
 
+// `axonn ... | head` has read what it wanted.
+static bool reader_left(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&out, 1, 0) == 1 && (out.revents & POLLERR);
+}
+
 int main(int argc, char **argv)
 {
     ax_launch launch = ax_comm_launch();
@@ -124,7 +133,7 @@ int main(int argc, char **argv)
     const ax_verb *verb = find(argv[1]);
     ax_status st = verb ? verb->run(argc - 2, argv + 2) : unknown(argv[1]);
     bool well = st == AX_OK || st == AX_ESTOPPED || st == AX_EINTERRUPTED;
-    if ((fflush(stdout) != 0 || ferror(stdout)) && well)
+    if ((fflush(stdout) != 0 || ferror(stdout)) && well && !reader_left())
         st = ax_fail(AX_EIO, __FILE__, __LINE__, "the answer could not be written: %s",
                      strerror(errno));
     return exit_status(st);

@@ -28,6 +28,7 @@ void ax_cli_watch_signals(void)
     sigaction(SIGTERM, &plain, NULL);
     sigaction(SIGUSR1, &plain, NULL);
     sigaction(SIGINT, &once, NULL);
+    signal(SIGPIPE, SIG_IGN); // a log that nobody reads any more loses its lines, not the run
 }
 
 int ax_cli_signal(void)

@@ -131,6 +131,22 @@ kill -TERM $job
 ended
 check "without train.out a signal just ends it" test $status -eq 143
 
+# ---- a log that nobody reads any more
+brief=(model.preset=tiny model.hidden=32 device=ref train.batch=4 data.train=text.txt data.valid_fraction=0
+    train.threads=1 train.steps=60)
+train "${brief[@]}" train.out=read
+"$axonn" train "${brief[@]}" train.log_every=1 train.out=unread 2>&1 | head -n 1 >log
+status=${PIPESTATUS[0]}
+check "its reader has gone: the run ends as it should" test "$status" -eq 0
+check "with all its metrics" same_story read unread
+check "and its checkpoint" same_files read/step-00000060 unread/step-00000060
+{ "$axonn" train "${brief[@]}" train.out=answer --json -q; echo $? >status; } 2>log | true
+check "nor does it matter who reads the answer" test "$(cat status)" = 0 -a ! -s log
+{ sleep 0.2; (trap '' PIPE; "$axonn" help options-md; echo $? >status) } 2>log | true
+check "a page that is not read to its end is no error" test "$(cat status)" = 0 -a ! -s log
+{ sleep 0.2; env --default-signal=PIPE "$axonn" help options-md; echo $? >status; } 2>log | true
+check "nor a noise" test ! -s log
+
 # ---- the clock
 timeout 60 "$axonn" train "${small[@]}" train.wall_time=2 train.out=time >log 2>&1
 check "train.wall_time is over: 75" test $? -eq 75
