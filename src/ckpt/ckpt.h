@@ -12,6 +12,7 @@
 //     optimizer.safetensors  the same shapes as NAME.m and NAME.v: first and second moments
 //     manifest.json          step, counts, sizes of the files, checksums of every tensor, of the
 //                            files' headers and of itself, the caller's texts; written last
+// and what belongs to the model: the files of its tokenizer, and the config.json that it came with.
 //
 // No rank gathers anything: each writes and reads the bytes of its own runs. A directory under its
 // final name is complete; what a killed save leaves is named `.tmp-...`.
@@ -29,6 +30,9 @@ typedef struct ax_ckpt_info {
     char *config; // YAML of the run
     char *state;  // a JSON object: plan, place in the data, random state; kept as JSON, so that
                   // blanks between its values may come back otherwise. NULL saves none
+    // A directory whose companions (ckpt/companions.h), on disk, become the checkpoint's own too;
+    // NULL: none. Only save reads it.
+    const char *companions;
 } ax_ckpt_info;
 
 // Collective over g->world; all ranks return the same status. `dir` is the final path, and its

@@ -1,6 +1,7 @@
 // Saving. Rank 0 makes the files, all ranks write into them, from their parameters or from a
 // snapshot of them, and rank 0 names them.
 #include "ckpt/ckpt.h"
+#include "ckpt/companions.h"
 #include "ckpt/content.h"
 #include "ckpt/manifest.h"
 #include "ckpt/place.h"
@@ -166,7 +167,8 @@ static ax_status create_files(ax_ckpt_saving *s)
         AX_TRY(ax_disk_join(path, s->place.tmp, ax_content_file((ax_content_kind)k)));
         AX_TRY(ax_safetensors_create(path, s->content[k].list, s->content[k].count));
     }
-    return AX_OK;
+    const char *companions = s->info.companions;
+    return companions ? ax_companions_link(companions, s->place.tmp) : AX_OK;
 }
 
 static void close_save(ax_ckpt_saving *s)

@@ -1,5 +1,6 @@
 #include "ckpt/hf_write.h"
 
+#include "ckpt/companions.h"
 #include "ckpt/disk.h"
 
 #include <errno.h>
@@ -172,48 +173,8 @@ ax_status ax_hf_write_index(const char *dir, const ax_st_tensor *list, int count
     return write_json(dir, "model.safetensors.index.json", root);
 }
 
-// ---- companions
-
-static ax_status copy_bytes(int from, const char *from_path, int to, const char *to_path)
-{
-    enum { BLOCK = 1 << 16 };
-    char block[BLOCK];
-    int64_t size = 0;
-    AX_TRY(ax_disk_size(from, from_path, &size));
-    for (int64_t at = 0; at < size; at += BLOCK) {
-        size_t n = size - at < BLOCK ? (size_t)(size - at) : BLOCK;
-        AX_TRY(ax_disk_read(from, from_path, block, n, at));
-        AX_TRY(ax_disk_write(to, to_path, block, n, at));
-    }
-    return ax_disk_sync(to, to_path);
-}
-
-static ax_status copy_file(const char *from, const char *to)
-{
-    int in = -1, out = -1;
-    AX_TRY(ax_disk_open(from, O_RDONLY, &in));
-    ax_status st = ax_disk_open(to, O_WRONLY | O_CREAT | O_EXCL, &out);
-    if (st == AX_OK) {
-        st = copy_bytes(in, from, out, to);
-        ax_status closed = ax_disk_close(out, to);
-        st = st == AX_OK ? closed : st;
-    }
-    ax_disk_close(in, from);
-    return st;
-}
-
 ax_status ax_hf_copy_companions(const char *from, const char *to, bool config)
 {
-    static const char *const names[] = {
-        "config.json",     "generation_config.json",  "tokenizer.json",    "tokenizer_config.json",
-        "tokenizer.model", "special_tokens_map.json", "added_tokens.json", "vocab.json",
-        "merges.txt",      "chat_template.jinja"};
-    for (size_t i = config ? 0 : 1; i < sizeof names / sizeof names[0]; i++) {
-        char source[AX_PATH_MAX], target[AX_PATH_MAX];
-        AX_TRY(ax_disk_join(source, from, names[i]));
-        AX_TRY(ax_disk_join(target, to, names[i]));
-        if (access(source, F_OK) == 0)
-            AX_TRY(copy_file(source, target));
-    }
-    return AX_OK;
+    unsigned kinds = AX_COMPANION_GENERATION | AX_COMPANION_TOKENIZER;
+    return ax_companions_copy(from, to, kinds | (config ? AX_COMPANION_CONFIG : 0));
 }

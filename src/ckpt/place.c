@@ -1,6 +1,7 @@
 #include "ckpt/place.h"
 
 #include "base/log.h"
+#include "ckpt/companions.h"
 #include "ckpt/content.h"
 #include "ckpt/manifest.h"
 
@@ -47,17 +48,19 @@ bool ax_place_is_checkpoint(const char *dir)
 
 // ---- what a save made
 
+// NULL: no more.
 static const char *our_file(int i)
 {
-    return i == 0 ? AX_MANIFEST_NAME : ax_content_file((ax_content_kind)(i - 1));
+    if (i == 0)
+        return AX_MANIFEST_NAME;
+    return i <= AX_CONTENT_FILES ? ax_content_file((ax_content_kind)(i - 1))
+                                 : ax_companion_name(i - 1 - AX_CONTENT_FILES);
 }
-
-enum { OUR_FILES = 1 + AX_CONTENT_FILES };
 
 bool ax_place_remove(const char *dir)
 {
     char path[AX_PATH_MAX + 32];
-    for (int i = 0; i < OUR_FILES; i++) {
+    for (int i = 0; our_file(i); i++) {
         snprintf(path, sizeof path, "%s/%s", dir, our_file(i));
         unlink(path);
     }
@@ -66,7 +69,7 @@ bool ax_place_remove(const char *dir)
 
 static bool is_our_file(const char *name)
 {
-    for (int i = 0; i < OUR_FILES; i++)
+    for (int i = 0; our_file(i); i++)
         if (strcmp(name, our_file(i)) == 0)
             return true;
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;

@@ -10,6 +10,7 @@
 #include "train/config_yaml.h"
 #include "train/init_hf.h"
 #include "train/job.h"
+#include "train/keep_companions.h"
 #include "train/lock.h"
 #include "train/ranks.h"
 
@@ -82,7 +83,7 @@ static ax_status read_checkpoint(convert *v)
 static ax_status name_end(convert *v)
 {
     ax_run_config *c = v->config;
-    const char *name = c->data.tokenizer;
+    const char *name = ax_companion_tokenizer(v->source, c->data.tokenizer);
     ax_tokenizer *t;
     bool there = strcmp(name, "byte") == 0 || access(name, R_OK) == 0;
     if (v->from_hf || !v->to_hf || (c->arch.eos && *c->arch.eos) || !there)
@@ -323,14 +324,30 @@ static ax_status make_directory(convert *v)
     return AX_OK;
 }
 
+// Other programs cannot read the text of a model without. One that came with none is known so.
+static void say_tokenizer(const convert *v)
+{
+    const char *name = v->config->data.tokenizer;
+    if (!v->to_hf || v->origin[0] || ax_hf_has_tokenizer(v->tmp))
+        return;
+    if (strcmp(name, "byte") == 0)
+        ax_log(AX_LOG_INFO, "convert",
+               "%s gets no tokenizer: the model reads bytes, as ids 0 to 255, and 256 ends a text",
+               v->to);
+    else
+        ax_log(AX_LOG_WARN, "convert", "%s gets no tokenizer: %s is not there any more", v->to,
+               name);
+}
+
 // Where the tokenizer of a run lies elsewhere than its model's files, it comes from there.
 static ax_status finish(const convert *v)
 {
-    const char *tokenizer = v->config->data.tokenizer;
+    const char *tokenizer = ax_companion_tokenizer(v->source, v->config->data.tokenizer);
     if (v->origin[0])
         AX_TRY(ax_hf_copy_companions(v->origin, v->tmp, !v->to_hf));
     if (!ax_hf_has_tokenizer(v->tmp) && ax_hf_has_tokenizer(tokenizer))
         AX_TRY(ax_hf_copy_companions(tokenizer, v->tmp, false));
+    say_tokenizer(v);
     return take_name(v);
 }
 

@@ -5,6 +5,7 @@
 #include "ckpt/ckpt.h"
 #include "train/config_yaml.h"
 #include "train/init_hf.h"
+#include "train/keep_companions.h"
 #include "train/selftest.h"
 
 #include <errno.h>
@@ -229,6 +230,13 @@ static ax_status resolve(ax_job *job)
     return ax_layout_choose(&c->arch, &t->grid, t->batch, t->micro_batch, t->activations, &layout);
 }
 
+// A run that goes on has its own.
+static const char *tokenizer_name(const ax_job *job)
+{
+    const char *name = job->config->data.tokenizer;
+    return job->resume.found ? ax_companion_tokenizer(job->resume.dir, name) : name;
+}
+
 static ax_status open_tokenizer(ax_job *job)
 {
     ax_run_config *c = job->config;
@@ -240,7 +248,7 @@ static ax_status open_tokenizer(ax_job *job)
     if (job->run_wanted)
         AX_TRY(ax_leave_init(&c->train, job->asked, job->started, &job->leave));
     AX_TRY(read_init(job));
-    AX_TRY(ax_tokenizer_open(c->data.tokenizer, &job->tokenizer));
+    AX_TRY(ax_tokenizer_open(tokenizer_name(job), &job->tokenizer));
     int64_t vocab = ax_tokenizer_vocab(job->tokenizer);
     if (!c->arch.vocab)
         c->arch.vocab = vocab;

@@ -2,7 +2,9 @@
 
 #include "base/log.h"
 #include "ckpt/ckpt.h"
+#include "ckpt/companions.h"
 #include "ckpt/disk.h"
+#include "train/keep_companions.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -189,12 +191,28 @@ static bool is_done(const ax_job *job, const ax_resume *r)
     return r->found && !r->elsewhere && r->step >= job->config->train.steps;
 }
 
+// A run that goes on takes them from its checkpoint, where it has lost its own.
+static ax_status keep_companions(const char *out, const ax_job *job, const ax_resume *r)
+{
+    const ax_run_config *c = job->config;
+    ax_companions_source from = {.model = job->init, .tokenizer = c->data.tokenizer};
+    if (r->found) {
+        bool none =
+            !ax_companions_are_there(r->dir) && ax_hf_is(c->init); // saved by an older program
+        from = (ax_companions_source){.model = none ? c->init : r->dir,
+                                      .tokenizer = ax_companion_tokenizer(r->dir, from.tokenizer),
+                                      .resumed = !r->elsewhere};
+    }
+    return ax_keep_companions(&from, out);
+}
+
 static ax_status prepare(const char *out, ax_job *job, const ax_resume *r)
 {
     if (!*out)
         return AX_OK;
     AX_TRY(claim(out, &job->lock));
     ax_ckpt_sweep(out);
+    AX_TRY(keep_companions(out, job, r));
     if (!is_done(job, r))
         AX_TRY(write_config(out, job->config));
     return r->found && !r->elsewhere ? ax_rundir_name_latest(out, r->name) : AX_OK;

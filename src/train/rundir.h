@@ -1,5 +1,6 @@
 // The run directory: metrics.jsonl, config.yaml, step-NNNNNNNN/, `latest`, which names the newest
-// checkpoint, and, while a run is going on, `lock`.
+// checkpoint, tokenizer/ with the files that belong to the model, and, while a run is going on,
+// `lock`.
 #pragma once
 #include "train/job.h"
 #include "train/metrics.h"
@@ -8,7 +9,7 @@
 ax_status ax_rundir_look(const char *out, bool *used, bool *claimed);
 
 // Rank 0. Creates train.out ("": no directory, metrics stay on the screen), takes its lock unless
-// the job has it, clears what killed saves left, writes config.yaml, opens the metrics where `r`
+// the job has it, clears what killed saves left, keeps the tokenizer's files, writes config.yaml, opens the metrics where `r`
 // goes on, and says what is about to run. AX_EUSAGE when a run has come first.
 ax_status ax_rundir_open(ax_job *job, const ax_trainer *t, const ax_resume *r, ax_metrics *m);
 

@@ -1,5 +1,6 @@
 #include "train/saves.h"
 
+#include "train/keep_companions.h"
 #include "train/resume.h"
 #include "train/rundir.h"
 
@@ -40,7 +41,7 @@ static ax_status describe(ax_saves *s, const ax_saves_point *at)
 
 ax_status ax_saves_begin(ax_saves *s, const ax_saves_point *at, bool whole)
 {
-    char dir[4200];
+    char dir[4200], kept[AX_KEPT_PATH];
     ax_trainer *t = s->trainer;
     AX_TRY(ax_saves_finish(s));
     AX_TRY(ax_optim_settle(&t->optim));
@@ -51,6 +52,7 @@ ax_status ax_saves_begin(ax_saves *s, const ax_saves_point *at, bool whole)
     ax_ckpt_info info = {.step = at->step,
                          .updates = t->optim.updates,
                          .tokens = at->tokens,
+                         .companions = ax_kept_companions(s->out, kept),
                          .config = s->yaml.text,
                          .state = s->state.text};
     if (whole || !s->beside)

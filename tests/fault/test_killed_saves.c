@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -35,14 +36,22 @@ static const char *step_path(const char *out, int64_t step, char *path, size_t s
 
 // ---- the process that is killed
 
+// A directory of the run whose files every checkpoint has, too.
+static const char *kept(const char *out, char *path, size_t size)
+{
+    snprintf(path, size, "%s/tokenizer", out);
+    return path;
+}
+
 static void save(const char *out, int64_t step, int params, bool background)
 {
-    char path[512];
+    char path[512], file[512];
     const char *why;
     scene s = scene_saving(step % 2 ? "x=2" : "z=2", step_path(out, step, path, sizeof path));
     s.params = params;
     s.step = step;
     s.background = background;
+    s.companions = kept(out, file, sizeof file);
     if (scene_play_any(s, &why) != AX_OK)
         _exit(ENDED_WRONG);
 }
@@ -79,7 +88,9 @@ static void expect_no_remains(const char *out)
     DIR *d = opendir(out);
     assert_non_null(d);
     for (const struct dirent *e; (e = readdir(d));)
-        if (e->d_name[0] != '.' ? strncmp(e->d_name, "step-", 5) != 0 : e->d_name[1] == 't')
+        if (e->d_name[0] != '.'
+                ? strncmp(e->d_name, "step-", 5) != 0 && strcmp(e->d_name, "tokenizer") != 0
+                : e->d_name[1] == 't')
             fail_msg("%s is left in the run", e->d_name);
     closedir(d);
 }
@@ -109,6 +120,9 @@ static int64_t expect_whole(const char *out, int64_t before, int params, bool lo
     if (loaded)
         scene_play(s);
     expect_verified(path);
+    char companion[600];
+    snprintf(companion, sizeof companion, "%s/tokenizer.json", path);
+    assert_true(scene_exists(companion));
     expect_no_remains(out);
     assert_int_equal(newest_complete(out), newest);
     return newest;
@@ -201,7 +215,15 @@ static void a_process_may_be_killed_at_a_hundred_random_moments(void **state)
     assert_in_range(cut, KILLS / 4, KILLS);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, scene_open_place, scene_close_place)
+static int open_place(void **state)
+{
+    if (scene_open_place(state) != 0 || mkdir(scene_path(*state, "tokenizer"), 0777) != 0)
+        return -1;
+    scene_write(scene_path(*state, "tokenizer/tokenizer.json"), "{}", 2);
+    return 0;
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, open_place, scene_close_place)
 
 int main(void)
 {

@@ -11,7 +11,7 @@
 
 enum { NEVER = 1 << 30 };
 static atomic_int calls_left = NEVER, cores;
-static atomic_bool kills, short_writes, no_exchange;
+static atomic_bool kills, short_writes, no_exchange, no_links;
 
 void faulty_disk_fail_at(int call)
 {
@@ -43,6 +43,11 @@ void faulty_disk_no_exchange(bool on)
 int faulty_disk_cores(void)
 {
     return atomic_exchange(&cores, 0);
+}
+
+void faulty_disk_no_links(bool on)
+{
+    no_links = on;
 }
 
 static bool fails_now(void)
@@ -85,6 +90,15 @@ int fallocate(int fd, int mode, off_t offset, off_t size)
 int rename(const char *from, const char *to)
 {
     return fails_now() ? -1 : (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+int link(const char *from, const char *to)
+{
+    if (no_links) {
+        errno = EPERM;
+        return -1;
+    }
+    return fails_now() ? -1 : (int)syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0);
 }
 
 int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags)

@@ -319,8 +319,12 @@ static void spoil_all(ranked *k)
 static ax_status save_all(ranked *k)
 {
     const scene *s = k->scene;
-    ax_ckpt_info info = {
-        .step = s->step, .updates = 7, .tokens = 1ll << 40, .config = s->config, .state = s->state};
+    ax_ckpt_info info = {.step = s->step,
+                         .updates = 7,
+                         .tokens = 1ll << 40,
+                         .config = s->config,
+                         .state = s->state,
+                         .companions = s->companions};
     ax_ckpt_saving *saving;
     fill_all(k);
     if (!s->background)

@@ -38,6 +38,7 @@ typedef struct scene {
     ax_status expected;
     int64_t step;
     char *config, *state;
+    const char *companions;
 } scene;
 
 scene scene_saving(const char *grid, const char *dir);

@@ -110,10 +110,10 @@ static void pruning_keeps_the_newest_the_last_and_what_is_not_ours(void **state)
     ax_ckpt_prune(*state, 2, NULL); // one that is broken is not counted and not ours to judge
     assert_string_equal(listed(*state), "7? 6? 5 4");
 
-    scene_write(scene_path(*state, "step-00000004/tokenizer.json"), "{}", 2);
+    scene_write(scene_path(*state, "step-00000004/notes"), "{}", 2);
     ax_ckpt_prune(*state, 1, "step-00000005");
     assert_string_equal(listed(*state), "7? 6? 5 4?");
-    assert_true(scene_exists(scene_path(*state, "step-00000004/tokenizer.json")));
+    assert_true(scene_exists(scene_path(*state, "step-00000004/notes")));
     assert_false(scene_exists(scene_path(*state, "step-00000004/manifest.json")));
     assert_false(scene_exists(scene_path(*state, "step-00000004/model.safetensors")));
     assert_false(scene_exists(scene_path(*state, ".tmp-step-00000004")));

@@ -12,6 +12,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const char *const grids[] = {"x=1", "x=2,y=2,z=2",           "z=8",           "data=8",
                                     "y=8", "x=4,data=2,order=dxyz", "x=2,z=2,data=2"};
@@ -139,6 +140,40 @@ static void a_checkpoint_is_replaced_where_names_cannot_change_places(void **sta
     scene_play(l);
 }
 
+// A checkpoint is a model by itself, wherever it is moved to.
+static void what_belongs_to_the_model_is_in_every_checkpoint(void **state)
+{
+    static const char *const files[] = {"tokenizer.json", "config.json", "chat_template.jinja"};
+    const char *kept = scene_path(*state, "tokenizer");
+    struct stat there;
+    assert_int_equal(mkdir(kept, 0777), 0);
+    for (int f = 0; f < 3; f++)
+        scene_write(scene_path(kept, files[f]), files[f], strlen(files[f]));
+    scene_write(scene_path(kept, "notes"), "mine", 4);
+    for (int links = 0; links < 2; links++) {
+        const char *dir = scene_path(*state, links ? "step-00000001" : "step-00000002");
+        scene s = in_background("x=2", dir);
+        s.companions = kept;
+        faulty_disk_no_links(!links);
+        scene_play(s);
+        for (int f = 0; f < 3; f++) {
+            size_t size;
+            char *text = scene_slurp(scene_path(dir, files[f]), &size);
+            assert_string_equal(text, files[f]);
+            free(text);
+            assert_int_equal(stat(scene_path(kept, files[f]), &there), 0);
+            assert_int_equal(there.st_nlink, 1 + links);
+        }
+        assert_false(scene_exists(scene_path(dir, "notes")));
+        scene_play(scene_loading("z=2", dir));
+    }
+    faulty_disk_no_links(false);
+    ax_ckpt_prune(*state, 1, NULL); // as all that a save made
+    assert_false(scene_exists(scene_path(*state, "step-00000001")));
+    assert_true(scene_exists(scene_path(*state, "step-00000002/tokenizer.json")));
+    assert_true(scene_exists(scene_path(kept, "tokenizer.json")));
+}
+
 // ---- checksums
 
 // By the words of the header alone: XXH3 of an element with its number as seed, added up. The
@@ -245,6 +280,7 @@ int main(void)
         CASE(a_save_in_the_background_holds_what_was_there_when_it_began),
         CASE(floats_doubles_and_models_without_moments_are_saved_in_the_background),
         CASE(both_ways_to_save_write_the_same_bytes),
+        CASE(what_belongs_to_the_model_is_in_every_checkpoint),
         CASE(the_thread_that_saves_may_run_on_all_cores_though_its_rank_is_pinned),
         CASE(a_write_that_fails_in_the_background_is_told_by_finish),
         CASE(a_save_that_cannot_begin_says_so_at_once),
