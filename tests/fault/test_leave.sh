@@ -44,6 +44,15 @@ for signal in TERM USR1; do
     check "the last step is saved" saved $signal
     check "nobody aborts" sh -c "! grep -qi 'MPI_ABORT\|killed\|error' log"
 done
+# A launcher hands it on. That of MPICH may then lose the status, and nothing else.
+"$mpirun" $over -n 2 "$axonn" train "${small[@]}" train.out=handed >log 2>&1 &
+job=$!
+wait_for 60 has_step handed 3
+kill -USR1 $job
+ended
+check "SIGUSR1 to mpirun: it ends with 75${over:+, and with nothing else}" \
+    test $status -eq 75 -o "$status${over:-mpich}" = 0mpich
+check "the last step is saved" saved handed
 step=$(sed 's/step-0*//' TERM/latest)
 timeout 60 "$mpirun" $over -n 2 "$axonn" train -q train.out=TERM train.resume=auto \
     train.steps=$((step + 3)) >log 2>&1

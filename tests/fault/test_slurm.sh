@@ -122,7 +122,13 @@ else
     cat >bin/srun <<EOF
 #!/bin/bash
 while [[ \$1 == --* ]]; do shift; done
-trap 'kill -USR1 \$child' USR1
+tell() { # every task, as Slurm does; a launcher that hands a signal on can lose the status (MPICH 4.0)
+    for p in \$(pgrep -f "$axonn train "); do
+        [ "\$(readlink /proc/\$p/cwd)" = "$dir" ] && [ "\$(readlink /proc/\$p/exe)" = "$(realpath "$axonn")" ] &&
+            kill -USR1 \$p
+    done
+}
+trap tell USR1
 "$mpirun" \$(\"$mpirun\" --version 2>&1 | grep -qE 'Open MPI|OpenRTE' && echo --oversubscribe) -n 2 "\$@" &
 child=\$!
 echo \$\$ >"$dir/srun.pid"
