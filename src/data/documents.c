@@ -269,7 +269,8 @@ bool ax_document_parse(const ax_record *r, const char *path, const ax_documents_
     }
     const char *const key[3] = {keys->text_key, keys->prompt_key ? keys->prompt_key : "prompt",
                                 keys->completion_key ? keys->completion_key : "completion"};
-    if (!ax_json_pick(r->bytes, r->length, key, 3, value, &document.owner, &bad)) {
+    const ax_json_wish wish = {key, 3, value};
+    if (!ax_json_pick(r->bytes, r->length, &wish, &document.owner, &bad)) {
         snprintf(why, AX_DOCUMENT_WHY, "%s:%" PRId64 ": byte %zu: %s", path, r->line,
                  bad.at + r->skipped, bad.why);
         return false;

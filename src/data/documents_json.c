@@ -368,12 +368,12 @@ static bool take_all(scan *c, const char *const *key, int keys, ax_json_value *v
     return c->at == c->n || fail(c, "more text behind the object");
 }
 
-bool ax_json_pick(const char *text, size_t length, const char *const *key, int keys,
-                  ax_json_value *value, void **owner, ax_json_bad *bad)
+bool ax_json_pick(const char *text, size_t length, const ax_json_wish *wish, void **owner,
+                  ax_json_bad *bad)
 {
     scan c = {.s = text, .n = length};
-    memset(value, 0, (size_t)keys * sizeof *value);
-    if (!take_all(&c, key, keys, value)) {
+    memset(wish->value, 0, (size_t)wish->keys * sizeof *wish->value);
+    if (!take_all(&c, wish->key, wish->keys, wish->value)) {
         free(c.buffer);
         *bad = c.bad;
         return false;

@@ -18,7 +18,13 @@ typedef struct ax_json_bad {
     size_t at;       // byte of the text
 } ax_json_bad;
 
-// value[keys]: what stands under key[keys] in the object itself, not deeper. A wanted key that
-// stands twice is an error. *owner (NULL where no string needed it) is the caller's to free.
-bool ax_json_pick(const char *text, size_t length, const char *const *key, int keys,
-                  ax_json_value *value, void **owner, ax_json_bad *bad);
+typedef struct ax_json_wish {
+    const char *const *key; // of the object itself, not deeper
+    int keys;
+    ax_json_value *value; // [keys]: what stands there
+} ax_json_wish;
+
+// A wanted key that stands twice is an error. *owner (NULL where no string needed it) is the caller's
+// to free.
+bool ax_json_pick(const char *text, size_t length, const ax_json_wish *wish, void **owner,
+                  ax_json_bad *bad);
