@@ -85,6 +85,11 @@ $ rm -r words && ls named/tokenizer && axonn train train.resume=auto train.out=n
 | vocab 700
 | eod 1 "!"
 | bos -1 null
+$ rm named/step-00000003/tokenizer*.json && axonn convert named bare-hf && ls bare-hf
+| bare-hf: Hugging Face directory, 87968 parameters, F32
+| config.json
+| model.safetensors
+! axonn: warning: bare-hf gets no tokenizer: words/any.json is not there any more
 $ axonn train data.tokenizer=named-hf data.train=text model.preset=tiny model.hidden=32 train.batch=2 train.steps=2 train.out=bytes data.tokenizer=byte -q && axonn convert bytes bytes-hf && ls bytes bytes-hf
 | bytes-hf: Hugging Face directory, 59616 parameters, F32
 | bytes:
