@@ -14,8 +14,9 @@
 #include <zstd.h>
 
 enum {
-    ROOM = 1 << 20, // of the buffer at first
-    WARNED = 3,     // skipped lines that are named one by one
+    ROOM = 1 << 20,   // of the buffer at first
+    PART = 256 << 10, // of a text that may be cut, at least
+    WARNED = 3,       // skipped lines that are named one by one
     // A few packed bytes can unpack to all memory: what is long must be in proportion to its file.
     PROPORTION_FROM = 64 << 20,
     PROPORTION = 1024,
@@ -30,14 +31,16 @@ struct ax_documents {
     ZSTD_DStream *zstd;    // NULL: the file is not compressed
     unsigned char *packed; // a block of the file
     size_t packed_room, packed_begin, packed_end;
-    bool in_frame; // of zstd; a file may not end there
+    int64_t packed_before; // bytes of the file before that block
+    bool in_frame;         // of zstd; a file may not end there
 
     char *buffer; // text[begin, end) is there and not handed out; no line ends before `seen`
     size_t room, begin, end, seen;
     bool ended; // nothing is left behind `end`
 
     int64_t lines, bytes, skipped;
-    bool handed; // the one document of a text file
+    bool handed;        // the one document of a text file, or its last part
+    int64_t handed_out; // bytes of it
     ax_document last;
 };
 
@@ -76,6 +79,7 @@ static ax_status read_file(ax_documents *d, void *to, size_t room, size_t *count
 static ax_status read_packed(ax_documents *d)
 {
     d->packed_begin = 0;
+    d->packed_before += (int64_t)d->packed_end;
     AX_TRY(read_file(d, d->packed, d->packed_room, &d->packed_end));
     AX_CHECK(d->packed_end > 0 || !d->in_frame, AX_EFORMAT,
              "%s: the compressed stream ends in the middle, after line %" PRId64
@@ -91,8 +95,10 @@ static ax_status unpack(ax_documents *d, void *to, size_t room, size_t *count)
     while (out.pos == 0) {
         ZSTD_inBuffer in = {d->packed, d->packed_end, d->packed_begin};
         size_t rest = ZSTD_decompressStream(d->zstd, &out, &in);
-        AX_CHECK(!ZSTD_isError(rest), AX_EFORMAT, "%s: no zstd stream after line %" PRId64 ": %s",
-                 d->path, d->lines, ZSTD_getErrorName(rest));
+        AX_CHECK(!ZSTD_isError(rest), AX_EFORMAT,
+                 "%s: %s near byte %" PRId64 ", after line %" PRId64 ": %s", d->path,
+                 d->bytes > 0 ? "the zstd stream is damaged" : "no zstd stream, or a damaged one",
+                 d->packed_before + (int64_t)in.pos, d->lines, ZSTD_getErrorName(rest));
         bool moved = in.pos > d->packed_begin || out.pos > 0;
         if (moved)
             d->in_frame = rest != 0;
@@ -155,14 +161,41 @@ static ax_status fill(ax_documents *d)
 
 // ---- records
 
-static ax_status read_whole(ax_documents *d, ax_record *out, bool *found)
+// Bytes of the next part of a text; 0: all that is left. What was searched once is not searched
+// again: a border stays one whatever follows.
+static ax_status find_part(ax_documents *d, size_t *part)
 {
-    while (!d->handed && !d->ended)
+    const ax_documents_options *o = &d->options;
+    *part = 0;
+    while (!d->ended) {
+        size_t there = d->end - d->begin, searched = d->seen - d->begin;
+        if (o->border && there >= PART && there > searched) {
+            size_t from = searched > 0 ? searched - 1 : 0; // a border lies between two bytes
+            size_t at = o->border(o->border_ctx, d->buffer + d->begin + from, there - from);
+            *part = at ? from + at : 0;
+            d->seen = d->end;
+            if (*part > 0)
+                return AX_OK;
+        }
         AX_TRY(fill(d));
+    }
+    return AX_OK;
+}
+
+static ax_status read_text(ax_documents *d, ax_record *out, bool *found)
+{
+    size_t part;
     *found = !d->handed;
-    d->handed = true;
-    if (*found)
-        *out = (ax_record){.bytes = d->buffer, .length = d->end};
+    if (d->handed)
+        return AX_OK;
+    AX_TRY(find_part(d, &part));
+    size_t n = part ? part : d->end - d->begin;
+    *out = (ax_record){
+        .bytes = d->buffer + d->begin, .length = n, .at = d->handed_out, .goes_on = part > 0};
+    d->handed = part == 0;
+    d->handed_out += (int64_t)n;
+    d->begin += n;
+    d->seen = d->begin;
     return AX_OK;
 }
 
@@ -194,7 +227,7 @@ static bool is_blank(char letter)
 ax_status ax_documents_read(ax_documents *d, ax_record *out, bool *found)
 {
     if (!d->has_lines)
-        return read_whole(d, out, found);
+        return read_text(d, out, found);
     for (;;) {
         const char *line;
         size_t n, mark;
@@ -208,7 +241,8 @@ ax_status ax_documents_read(ax_documents *d, ax_record *out, bool *found)
             n--;
         if (n == mark)
             continue;
-        *out = (ax_record){line + mark, n - mark, mark, d->lines};
+        *out = (ax_record){
+            .bytes = line + mark, .length = n - mark, .skipped = mark, .line = d->lines};
         *found = true;
         return AX_OK;
     }
@@ -343,6 +377,31 @@ static ax_status open_zstd(ax_documents *d)
     return AX_OK;
 }
 
+// Bytes of other formats are legal text, too, and nothing that anybody means to train on.
+static ax_status refuse_packed(const ax_documents *d)
+{
+    static const struct {
+        const char *bytes, *name, *instead;
+        size_t length;
+    } formats[] = {
+        {"\x1f\x8b", "gzip", "unpack it (gzip -d), or pack it with zstd", 2},
+        {"\xfd"
+         "7zXZ",
+         "xz", "unpack it (xz -d), or pack it with zstd", 5},
+        {"BZh", "bzip2", "unpack it (bzip2 -d), or pack it with zstd", 3},
+        {"PK\x03\x04", "zip", "unpack it", 4},
+        {"PAR1", "Parquet", "write its text column as JSON lines", 4},
+        {"\x28\xb5\x2f\xfd", "zstd", "let its name end in .zst", 4},
+    };
+    char head[8] = {0};
+    ssize_t n = pread(d->fd, head, sizeof head, 0);
+    for (size_t i = 0; n > 0 && i < sizeof formats / sizeof formats[0]; i++)
+        AX_CHECK(memcmp(head, formats[i].bytes, formats[i].length) != 0, AX_EUSAGE,
+                 "%s: this is a %s file, not text: %s", d->path, formats[i].name,
+                 formats[i].instead);
+    return AX_OK;
+}
+
 static ax_status open_path(ax_documents *d)
 {
     struct stat about;
@@ -355,7 +414,7 @@ static ax_status open_path(ax_documents *d)
     d->fd = open(d->path, O_RDONLY | O_CLOEXEC);
     AX_CHECK(d->fd >= 0, errno == ENOENT ? AX_EUSAGE : AX_EIO, "%s: %s", d->path, strerror(errno));
     d->has_lines = ax_documents_has_lines(d->path);
-    return d->path[without_zst(d->path)] ? open_zstd(d) : AX_OK;
+    return d->path[without_zst(d->path)] ? open_zstd(d) : refuse_packed(d);
 }
 
 ax_status ax_documents_open(const char *path, const ax_documents_options *options,

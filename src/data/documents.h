@@ -9,7 +9,7 @@
 // *.jsonl: a JSON object a line, the document under `text_key`, else a pair {"prompt", "completion"}.
 // Blank lines, CRLF, a leading byte-order mark and a last line without newline are legal. Any
 // other file is one document, its bytes as they are. Either may end in .zst: one or more zstd
-// frames. A line may be of any length that fits the memory, in a packed file up to 64 MiB or 1024
+// frames. Files packed otherwise, which would be read as text, are refused. A line may be of any length that fits the memory, in a packed file up to 64 MiB or 1024
 // times its size; work is linear in bytes.
 #pragma once
 #include "base/err.h"
@@ -27,6 +27,10 @@ typedef struct ax_documents_options {
     const char *text_key;
     ax_documents_bad on_error;
     const char *prompt_key, *completion_key; // of pairs; NULL: "prompt" and "completion"
+    // Where a long text may be cut: the last place in text[0..length), or 0. NULL, as for
+    // ax_documents_next: a text is one record.
+    size_t (*border)(const void *ctx, const char *text, size_t length);
+    const void *border_ctx;
 } ax_documents_options;
 
 typedef struct ax_document {
@@ -56,11 +60,13 @@ bool ax_documents_has_lines(const char *path); // by its name: JSON lines, not o
 
 // ---- the two halves of ax_documents_next, for whoever reads in one thread and parses in others
 
-typedef struct ax_record { // a line without its end, or the whole of a text file
+typedef struct ax_record { // a line without its end, a text file, or a part of one
     const char *bytes;
     size_t length;
     size_t skipped; // bytes of the line before these: a byte-order mark
     int64_t line;   // as of a document
+    int64_t at;     // bytes of the text that came in records before this one
+    bool goes_on;   // the next record is of the same text
 } ax_record;
 
 // The next line that is not blank; its bytes are the reader's until the following call.

@@ -35,6 +35,7 @@ struct ax_encoder {
     ax_bpe_scratch scratch;
     cache cache;
     ax_ids *ids;
+    size_t before;    // bytes of the text that came earlier; offsets below are from there on
     size_t start;     // in the text, of the run of valid UTF-8
     size_t piece_at;  // in the text, of what is being normalized and split; for messages
     const char *base; // where that is
@@ -203,9 +204,9 @@ static ax_status limit_met(const splitting *p, size_t at, const char *why)
     if (e->normalized)
         AX_FAIL(AX_EFORMAT,
                 "byte %zu of the normalized text from byte %zu on: the split pattern met %s", at,
-                e->piece_at, why);
+                e->before + e->piece_at, why);
     AX_FAIL(AX_EFORMAT, "byte %zu of the text: the split pattern met %s",
-            e->piece_at + (size_t)(p->s - e->base) + at, why);
+            e->before + e->piece_at + (size_t)(p->s - e->base) + at, why);
 }
 
 // The next match of a step's literal or pattern; as ax_regex_find.
@@ -371,7 +372,7 @@ static ax_status encode_broken(ax_encoder *e, const char *s, size_t n, size_t at
         AX_CHECK(id >= 0, AX_EFORMAT,
                  "byte %zu of the text (0x%02x) is not UTF-8 and the %s tokenizer has no tokens of "
                  "bytes",
-                 at + i, (unsigned char)s[i], e->t->name);
+                 e->before + at + i, (unsigned char)s[i], e->t->name);
         AX_TRY(ax_ids_push(e->ids, id));
     }
     return AX_OK;
@@ -382,7 +383,7 @@ static ax_status encode_bpe(ax_encoder *e, const char *s, size_t n)
     for (size_t at = 0; at < n;) {
         size_t valid = ax_utf8_valid(s + at, n - at);
         e->start = at;
-        e->continues = at > 0;
+        e->continues = at > 0 || e->before > 0;
         if (valid > 0)
             AX_TRY(cut(e, &e->t->raw_trie, s + at, valid, at, normalize));
         at += valid;
@@ -403,17 +404,24 @@ static ax_status encode_bytes(const char *s, size_t n, ax_ids *ids)
     return AX_OK;
 }
 
-ax_status ax_encoder_encode(ax_encoder *e, const char *text, size_t length, ax_ids *ids)
+ax_status ax_encoder_continue(ax_encoder *e, const char *text, size_t length, size_t before,
+                              ax_ids *ids)
 {
     AX_CHECK(length <= SIZE_MAX / 16, AX_ENOMEM, "a text of %zu bytes is too large", length);
     if (e->t->only_bytes)
         return encode_bytes(text, length, ids);
-    int64_t before = ids->count;
+    int64_t had = ids->count;
     e->ids = ids;
+    e->before = before;
     ax_status st = encode_bpe(e, text, length);
     if (st != AX_OK)
-        ids->count = before;
+        ids->count = had;
     return st;
+}
+
+ax_status ax_encoder_encode(ax_encoder *e, const char *text, size_t length, ax_ids *ids)
+{
+    return ax_encoder_continue(e, text, length, 0, ids);
 }
 
 // ---- encoders

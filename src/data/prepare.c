@@ -55,7 +55,10 @@ typedef struct pipeline {
     char why[1024];
     int64_t read_bytes;
 
-    ax_prepare_result result; // the writer's
+    ax_prepare_result result;   // the writer's, with what follows
+    ax_prepare_result document; // what of it is of the document under way
+    bool open;                  // a document of which a part is written
+    bool dropping;              // one of which a part was skipped
 } pipeline;
 
 static double now_s(void)
@@ -140,11 +143,21 @@ static ax_status read_documents(pipeline *p, ax_documents *d, const char *path, 
     }
 }
 
+static size_t border(const void *ctx, const char *text, size_t length)
+{
+    const pipeline *p = ctx;
+    return ax_tokenizer_border(p->tokenizer, p->literals, text, length);
+}
+
 static ax_status read_path(pipeline *p, const char *path, ax_batch **b)
 {
     ax_documents *d;
-    AX_TRY(ax_documents_open(
-        path, &(ax_documents_options){.text_key = p->wish.text_key, .on_error = p->on_error}, &d));
+    AX_TRY(ax_documents_open(path,
+                             &(ax_documents_options){.text_key = p->wish.text_key,
+                                                     .on_error = p->on_error,
+                                                     .border = border,
+                                                     .border_ctx = p},
+                             &d));
     ax_status st = read_documents(p, d, path, b);
     p->read_bytes += ax_documents_bytes(d);
     ax_documents_close(d);
@@ -205,6 +218,7 @@ static void *encode_all(void *ctx)
 
 // ---- the writer
 
+// A part of a text that is no text takes the whole of it along.
 static ax_status judge(pipeline *p, const ax_batch_line *l)
 {
     const char *why = l->why ? l->why : "no memory";
@@ -215,23 +229,50 @@ static ax_status judge(pipeline *p, const ax_batch_line *l)
     return AX_OK;
 }
 
+static ax_status drop(pipeline *p, const ax_batch_line *l, ax_shard_writer *w)
+{
+    AX_TRY(judge(p, l));
+    p->dropping = l->record.goes_on;
+    if (!p->open)
+        return AX_OK;
+    p->open = false;
+    p->result.tokens -= p->document.tokens;
+    p->result.text_bytes -= p->document.text_bytes;
+    return ax_shard_writer_drop(w);
+}
+
+static ax_status write_line(pipeline *p, const ax_batch_line *l, const int32_t *ids, int64_t count,
+                            ax_shard_writer *w)
+{
+    if (p->dropping) {
+        p->dropping = l->record.goes_on;
+        return AX_OK;
+    }
+    if (l->st != AX_OK)
+        return drop(p, l, w);
+    if (l->text_bytes == 0 && l->record.at == 0) {
+        p->result.empty++;
+        return AX_OK;
+    }
+    if (!p->open)
+        p->document = (ax_prepare_result){0};
+    AX_TRY(ax_shard_writer_put(w, ids, count));
+    p->open = l->record.goes_on;
+    p->document.tokens += count;
+    p->document.text_bytes += l->text_bytes;
+    p->result.tokens += count;
+    p->result.text_bytes += l->text_bytes;
+    if (p->open)
+        return AX_OK;
+    p->result.documents++;
+    return ax_shard_writer_end(w);
+}
+
 static ax_status write_batch(pipeline *p, const ax_batch *b, ax_shard_writer *w)
 {
     int64_t begin = 0;
-    for (int64_t i = 0; i < b->lines; begin = b->line[i++].ids_end) {
-        const ax_batch_line *l = &b->line[i];
-        if (l->st != AX_OK) {
-            AX_TRY(judge(p, l));
-            continue;
-        }
-        p->result.empty += l->text_bytes == 0;
-        if (l->text_bytes == 0)
-            continue;
-        AX_TRY(ax_shard_writer_add(w, b->ids.id + begin, l->ids_end - begin));
-        p->result.documents++;
-        p->result.tokens += l->ids_end - begin;
-        p->result.text_bytes += l->text_bytes;
-    }
+    for (int64_t i = 0; i < b->lines; begin = b->line[i++].ids_end)
+        AX_TRY(write_line(p, &b->line[i], b->ids.id + begin, b->line[i].ids_end - begin, w));
     return AX_OK;
 }
 

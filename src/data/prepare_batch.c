@@ -36,12 +36,13 @@ bool ax_batch_is_full(const ax_batch *b)
     return b->length >= AX_BATCH_BYTES || b->lines == AX_BATCH_LINES;
 }
 
-static ax_status frame(const ax_batch_wish *wish, const ax_document *d, ax_encoder *e, ax_ids *ids)
+static ax_status frame(const ax_batch_wish *wish, const ax_record *r, const ax_document *d,
+                       ax_encoder *e, ax_ids *ids)
 {
-    if (wish->bos >= 0)
+    if (wish->bos >= 0 && r->at == 0)
         AX_TRY(ax_ids_push(ids, wish->bos));
-    AX_TRY(ax_encoder_encode(e, d->text, d->length, ids));
-    return wish->eod >= 0 ? ax_ids_push(ids, wish->eod) : AX_OK;
+    AX_TRY(ax_encoder_continue(e, d->text, d->length, (size_t)r->at, ids));
+    return wish->eod >= 0 && !r->goes_on ? ax_ids_push(ids, wish->eod) : AX_OK;
 }
 
 static void refuse(ax_batch_line *l, ax_status st, const char *reason)
@@ -64,9 +65,9 @@ static void encode_document(ax_batch *b, ax_batch_line *l, const ax_document *d,
                "from; train on the JSONL itself");
         return;
     }
-    if (d->length == 0)
+    if (d->length == 0 && l->record.at == 0)
         return;
-    ax_status st = frame(wish, d, e, &b->ids);
+    ax_status st = frame(wish, &l->record, d, e, &b->ids);
     if (st == AX_OK) {
         l->text_bytes = (int64_t)d->length;
         return;

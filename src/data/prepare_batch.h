@@ -12,7 +12,7 @@ typedef struct ax_batch_line {
     size_t begin;     // in the batch's bytes
     ax_record record; // its bytes are set when it is parsed
     const char *path;
-    int64_t text_bytes; // of its document; 0: left out
+    int64_t text_bytes; // of its document, or this part of it; 0 at its beginning: left out
     int64_t ids_end;    // in the batch's ids
     ax_status st;       // AX_EFORMAT: no document
     char *why;          // where st is not AX_OK

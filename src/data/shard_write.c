@@ -33,6 +33,7 @@ struct ax_shard_writer {
     int width;
     sink bin, idx; // idx: its lengths come first, so they can be written as they come
     int64_t documents;
+    int64_t ids; // of the document under way
 };
 
 // ---- bytes
@@ -84,22 +85,48 @@ static ax_status put_narrow(sink *s, const int32_t *ids, int64_t count)
     return AX_OK;
 }
 
-ax_status ax_shard_writer_add(ax_shard_writer *w, const int32_t *ids, int64_t count)
+ax_status ax_shard_writer_put(ax_shard_writer *w, const int32_t *ids, int64_t count)
 {
-    AX_CHECK(count <= INT32_MAX, AX_EFORMAT,
-             "document %" PRId64 " has %" PRId64 " tokens; a sequence of %s holds 2^31 - 1",
-             w->documents, count, w->idx.name);
+    AX_CHECK(count <= INT32_MAX - w->ids, AX_EFORMAT,
+             "document %" PRId64 " has %" PRId64
+             " tokens or more; a sequence of %s holds 2^31 - 1: cut the text into several",
+             w->documents, w->ids + count, w->idx.name);
     for (int64_t i = 0; i < count; i++)
         AX_CHECK(ids[i] >= 0 && ids[i] < w->vocab, AX_EFORMAT,
                  "document %" PRId64 ": token %" PRId64 " is %d, but the vocabulary has %" PRId64
                  " ids",
-                 w->documents, i, (int)ids[i], w->vocab);
-    int32_t length = (int32_t)count;
-    AX_TRY(put(&w->idx, &length, sizeof length));
+                 w->documents, w->ids + i, (int)ids[i], w->vocab);
     AX_TRY(w->width == 2 ? put_narrow(&w->bin, ids, count)
                          : put(&w->bin, ids, (size_t)count * sizeof *ids));
+    w->ids += count;
+    return AX_OK;
+}
+
+ax_status ax_shard_writer_end(ax_shard_writer *w)
+{
+    int32_t length = (int32_t)w->ids;
+    AX_TRY(put(&w->idx, &length, sizeof length));
+    w->ids = 0;
     w->documents++;
     return AX_OK;
+}
+
+ax_status ax_shard_writer_drop(ax_shard_writer *w)
+{
+    sink *s = &w->bin;
+    int64_t keep = s->bytes - w->ids * w->width;
+    w->ids = 0;
+    AX_TRY(flush(s));
+    AX_CHECK(ftruncate(s->fd, keep) == 0 && lseek(s->fd, keep, SEEK_SET) == keep, AX_EIO,
+             "%s: cannot go back to byte %" PRId64 ": %s", s->part, keep, strerror(errno));
+    s->bytes = keep;
+    return AX_OK;
+}
+
+ax_status ax_shard_writer_add(ax_shard_writer *w, const int32_t *ids, int64_t count)
+{
+    AX_TRY(ax_shard_writer_put(w, ids, count));
+    return ax_shard_writer_end(w);
 }
 
 // ---- the end

@@ -60,6 +60,15 @@ ax_status ax_encoder_open(const ax_tokenizer *t, ax_literals literals, ax_encode
 void ax_encoder_close(ax_encoder *e);
 ax_status ax_encoder_encode(ax_encoder *e, const char *text, size_t length, ax_ids *ids);
 
+// A text that is encoded in parts: the last place in text[0..length) where it may be cut, so that
+// the ids of the parts, one after the other, are those of the whole, whatever follows `length`. 0:
+// none is known (nor will be, where a tokenizer's own rules leave none: see tokenizer_border.c).
+size_t ax_tokenizer_border(const ax_tokenizer *t, ax_literals literals, const char *text,
+                           size_t length);
+// The part behind such a place, `before` bytes into the text; messages count from there.
+ax_status ax_encoder_continue(ax_encoder *e, const char *text, size_t length, size_t before,
+                              ax_ids *ids);
+
 // ---- decoding
 
 // The bytes of one id, not terminated; a special token has none. AX_EFORMAT: no such id.

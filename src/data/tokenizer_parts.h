@@ -79,6 +79,8 @@ typedef struct ax_step {
     ax_behavior behavior;
     ax_prepend prepend;
     bool invert, split;
+    bool ends_lines;     // a pattern that ends a piece between any letter and a newline behind it
+    bool digits;         // a pattern of single digits
     int64_t start, stop; // characters of Strip
 } ax_step;
 
@@ -135,6 +137,7 @@ int ax_character_byte(uint32_t code);
 bool ax_byte_level_bytes(const char *s, size_t n, char *out, size_t *length);
 
 extern const char ax_byte_level_pattern[]; // how GPT-2 splits text
+bool ax_pattern_ends_lines(const char *pattern, size_t length);
 
 // Reads normalizer, pre_tokenizer and decoder. `where` is the file.
 ax_status ax_steps_read(ax_tokenizer *t, const json_t *root, const char *where);

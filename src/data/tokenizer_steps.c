@@ -81,6 +81,7 @@ static ax_status read_pattern(const json_t *o, const char *where, ax_step *s)
         const char *text;
         size_t length;
         AX_TRY(ax_json_text(pattern, "Regex", where, &text, &length));
+        s->ends_lines = ax_pattern_ends_lines(text, length);
         return ax_regex_compile(where, text, length, &s->regex);
     }
     AX_CHECK(json_object_get(pattern, "String"), AX_EFORMAT,
@@ -123,6 +124,7 @@ static ax_status read_digits(const json_t *o, const char *where, ax_step *s)
     s->kind = AX_STEP_SPLIT;
     AX_TRY(ax_json_bool(o, "individual_digits", false, where, &individual));
     s->behavior = individual ? AX_ISOLATED : AX_CONTIGUOUS;
+    s->digits = true;
     return ax_regex_compile(where, "\\p{N}", 5, &s->regex);
 }
 
@@ -134,6 +136,7 @@ static ax_status read_byte_level(const json_t *o, const char *where, ax_step *s)
     AX_TRY(ax_json_bool(o, "use_regex", true, where, &s->split));
     s->prepend = prefix ? AX_PREPEND_ALWAYS : AX_PREPEND_NEVER;
     s->behavior = AX_ISOLATED;
+    s->ends_lines = true;
     AX_TRY(copy_text(" ", 1, &s->text));
     s->text_length = 1;
     return s->split ? ax_regex_compile(where, ax_byte_level_pattern, strlen(ax_byte_level_pattern),

@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char folder[] = "/tmp/axonn-test-prepare-XXXXXX";
@@ -100,6 +102,15 @@ static void refuses(const ax_data_options *data, ax_documents_bad on_error, ax_s
     int before = files_here();
     assert_int_equal(try(data, &o, bytes, NULL, &r), st);
     assert_string_equal(ax_error_text(), message);
+    assert_int_equal(files_here(), before);
+}
+
+static void refuses_with(const ax_tokenizer *t, const ax_data_options *data, ax_status st)
+{
+    ax_prepare_result r;
+    ax_prepare_options o = {.out = "out", .threads = 3};
+    int before = files_here();
+    assert_int_equal(try(data, &o, t, NULL, &r), st);
     assert_int_equal(files_here(), before);
 }
 
@@ -358,6 +369,148 @@ static void what_cannot_be_prepared_is_refused(void **state)
             "data.tokenizer=byte has no token that begins a document; set data.bos=off");
 }
 
+// ---- long texts
+
+// Lines of every kind, of `size` bytes or a little more.
+static void write_long(const char *path, size_t size, ax_text *all)
+{
+    static const char *const lines[] = {"The quick brown fox, it's said, jumped 12345 times\n",
+                                        "over\r\n",
+                                        "\n\n   indented\n",
+                                        "caf\xc3\xa9 \xe6\x97\xa5\xe6\x9c\xac ... --\n",
+                                        "<|endoftext|> is text\n\t\n",
+                                        "a line without an end "};
+    FILE *f = fopen(path, "wb");
+    uint64_t seed = 1;
+    assert_non_null(f);
+    for (size_t n = 0; n < size;) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        const char *line = lines[(seed >> 33) % 6];
+        n += strlen(line);
+        fputs(line, f);
+        if (all)
+            ax_text_add_bytes(all, line, strlen(line));
+    }
+    assert_int_equal(fclose(f), 0);
+}
+
+static void a_long_text_is_cut_and_keeps_its_ids(void **state)
+{
+    (void)state;
+    ax_text all = {0};
+    ax_shard *s;
+    write_long("long.txt", 3 << 20, &all);
+    write_text("short.txt", "end\n");
+    ax_data_options data = from("long.txt,short.txt,long.txt");
+    for (int threads = 1; threads <= 4; threads += 3) {
+        const char *out = threads == 1 ? "one" : "four";
+        ax_prepare_result r = prepare(&data, gpt2, threads, out);
+        assert_int_equal(r.documents, 3);
+        assert_int_equal(r.text_bytes, 2 * all.length + 4);
+        assert_int_equal(ax_shard_open(out, &s), AX_OK);
+        assert_int_equal(r.tokens, ax_shard_tokens(s));
+        assert_int_equal(ax_shard_documents(s), 3);
+        expect_document(s, 0, all.text, all.length);
+        expect_document(s, 1, "end\n", 4);
+        expect_document(s, 2, all.text, all.length);
+        ax_shard_close(s);
+    }
+    ax_text_fini(&all);
+}
+
+// Kilobytes that a process of its own holds at most while it prepares one text.
+static long peak_of(const char *path, const char *out)
+{
+    struct rusage use;
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        ax_data_options data = from(path);
+        prepare(&data, gpt2, 2, out);
+        _exit(0);
+    }
+    assert_int_equal(wait4(child, &status, 0, &use), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    return use.ru_maxrss;
+}
+
+static void memory_does_not_grow_with_a_text(void **state)
+{
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip(); // they keep what was freed
+#endif
+    write_long("a.txt", 8 << 20, NULL);
+    write_long("b.txt", 48 << 20, NULL);
+    long small = peak_of("a.txt", "a"), large = peak_of("b.txt", "b");
+    print_message("8 MiB of text: %ld MiB, 48 MiB of text: %ld MiB\n", small >> 10, large >> 10);
+    assert_true(large - small < 16 << 10);
+}
+
+// The tokenizer has no tokens of bytes: the text that holds one that is no character is left out as
+// a whole, also its parts that were written already.
+static void a_text_that_fails_late_is_skipped_as_a_whole(void **state)
+{
+    (void)state;
+    static const char json[] =
+        "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"'s|'t|'re|'ve|'m|'ll|'d| "
+        "?\\\\p{L}+| ?\\\\p{N}+| ?[^\\\\s\\\\p{L}\\\\p{N}]+|\\\\s+(?!\\\\S)|\\\\s+\"},"
+        "\"behavior\":\"Isolated\",\"invert\":false},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":"
+        "0,"
+        "\"b\":1,\"\\n\":2,\"</s>\":3},\"merges\":[]}}";
+    ax_tokenizer *t;
+    ax_shard *s;
+    ax_prepare_result r;
+    int32_t ids[4];
+    assert_int_equal(ax_tokenizer_parse("small", json, strlen(json), &t), AX_OK);
+    FILE *f = fopen("late.txt", "wb");
+    for (int i = 0; i < 1 << 20; i++)
+        fputs(i == 900000 ? "\xff\n" : "a\n", f);
+    assert_int_equal(fclose(f), 0);
+    write_text("good.txt", "ab\n");
+    ax_data_options data = from("good.txt,late.txt,good.txt");
+    data.eod = false;
+    refuses_with(t, &data, AX_EFORMAT);
+    ax_prepare_options o = {.out = "out", .threads = 3, .on_error = AX_DOCUMENTS_SKIP};
+    assert_int_equal(try(&data, &o, t, NULL, &r), AX_OK);
+    assert_int_equal(r.documents, 2);
+    assert_int_equal(r.skipped, 1);
+    assert_int_equal(r.tokens, 6);
+    assert_int_equal(r.text_bytes, 6);
+    assert_int_equal(ax_shard_open("out", &s), AX_OK);
+    assert_int_equal(ax_shard_documents(s), 2);
+    assert_int_equal(ax_shard_tokens(s), 6);
+    assert_int_equal(ax_shard_read(s, 4, 2, 4, ids), AX_OK);
+    assert_memory_equal(ids, ((int32_t[]){2, 0, 1, 2}), sizeof ids);
+    ax_shard_close(s);
+    ax_tokenizer_close(t);
+}
+
+static void packed_files_are_no_text(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes, *name;
+    } files[] = {{"\x1f\x8b\x08", "gzip"},
+                 {"\xfd"
+                  "7zXZ",
+                  "xz"},
+                 {"BZh9", "bzip2"},
+                 {"PK\x03\x04", "zip"},
+                 {"PAR1x", "Parquet"},
+                 {"\x28\xb5\x2f\xfd", "zstd"}};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        char want[64];
+        ax_prepare_result r;
+        write_text("a.txt", files[i].bytes);
+        ax_data_options data = from("a.txt");
+        ax_prepare_options o = {.out = "out", .threads = 1};
+        assert_int_equal(try(&data, &o, bytes, NULL, &r), AX_EUSAGE);
+        snprintf(want, sizeof want, "a.txt: this is a %s file, not text: ", files[i].name);
+        assert_non_null(strstr(ax_error_text(), want));
+    }
+}
+
 static bool always(void *ctx)
 {
     ++*(int *)ctx;
@@ -388,6 +541,10 @@ int main(void)
         CASE(the_ids_are_those_of_the_tokenizer),
         CASE(a_bad_line_stops_or_is_skipped),
         CASE(what_cannot_be_prepared_is_refused),
+        CASE(a_long_text_is_cut_and_keeps_its_ids),
+        CASE(memory_does_not_grow_with_a_text),
+        CASE(a_text_that_fails_late_is_skipped_as_a_whole),
+        CASE(packed_files_are_no_text),
         CASE(who_asks_to_stop_gets_nothing),
     };
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);

@@ -530,6 +530,31 @@ static void written_pairs_are_megatrons_byte_for_byte(void **state)
     assert_int_equal(files_here(), 4);
 }
 
+static void documents_come_in_parts_and_can_be_dropped(void **state)
+{
+    (void)state;
+    static const int32_t some[1 << 19] = {7};
+    ax_shard_writer *w = open_writer("p", 65499);
+    assert_int_equal(ax_shard_writer_put(w, (int32_t[]){1, 2}, 2), AX_OK);
+    assert_int_equal(ax_shard_writer_put(w, (int32_t[]){3, 4}, 2), AX_OK);
+    assert_int_equal(ax_shard_writer_end(w), AX_OK);
+    assert_int_equal(ax_shard_writer_put(w, some, 5), AX_OK); // in the buffer
+    assert_int_equal(ax_shard_writer_drop(w), AX_OK);
+    assert_int_equal(ax_shard_writer_add(w, (int32_t[]){65498}, 1), AX_OK);
+    for (int i = 0; i < 3; i++) // beyond it
+        assert_int_equal(ax_shard_writer_put(w, some, 1 << 19), AX_OK);
+    assert_int_equal(ax_shard_writer_drop(w), AX_OK);
+    assert_int_equal(ax_shard_writer_put(w, (int32_t[]){5, 6}, 2), AX_OK);
+    // A sequence ends at 2^31 - 1: seen before an id is read.
+    assert_int_equal(ax_shard_writer_put(w, some, INT32_MAX - 1), AX_EFORMAT);
+    assert_non_null(strstr(ax_error_text(), "document 2 has 2147483648 tokens or more"));
+    assert_int_equal(ax_shard_writer_end(w), AX_OK);
+    assert_int_equal(ax_shard_writer_finish(w), AX_OK);
+    ax_shard_writer_close(w);
+    same_file("p.bin", AX_GOLDEN "/plain.bin");
+    same_file("p.idx", AX_GOLDEN "/plain.idx");
+}
+
 static void the_width_follows_the_vocabulary(void **state)
 {
     (void)state;
@@ -671,6 +696,7 @@ int main(void)
         CASE(the_last_sample_of_5_gib_is_read),
         CASE(an_index_leads_beyond_4_gib),
         CASE(written_pairs_are_megatrons_byte_for_byte),
+        CASE(documents_come_in_parts_and_can_be_dropped),
         CASE(the_width_follows_the_vocabulary),
         CASE(many_documents_and_long_ones_come_back),
         CASE(what_is_there_is_not_overwritten),
