@@ -25,7 +25,8 @@ ax_status ax_cmd_selftest(int argc, char **argv);
 ax_status ax_cmd_info(int argc, char **argv);
 ax_status ax_cmd_help(int argc, char **argv);
 
-// From here on SIGTERM, SIGUSR1 and a first SIGINT only leave their number, the last one's, for
+// From here on SIGTERM, SIGUSR1, SIGHUP and a first SIGINT only leave their number, the last one's,
+// but for those that the shell had us ignore, for
 // ax_cli_signal (0: none came); a second SIGINT ends the process. A pipe whose reader has gone is no
 // signal any more.
 void ax_cli_watch_signals(void);

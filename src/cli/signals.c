@@ -19,15 +19,25 @@ static void note(int number)
     (void)written;
 }
 
+// What the starting shell had this program ignore (nohup, a job behind &) stays ignored.
+static void watch(int number, const struct sigaction *action)
+{
+    struct sigaction before;
+    if (sigaction(number, NULL, &before) == 0 && before.sa_handler == SIG_IGN)
+        return;
+    sigaction(number, action, NULL);
+}
+
 void ax_cli_watch_signals(void)
 {
     struct sigaction plain = {.sa_handler = note, .sa_flags = SA_RESTART};
     struct sigaction once = {.sa_handler = note, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
     sigemptyset(&plain.sa_mask);
     sigemptyset(&once.sa_mask);
-    sigaction(SIGTERM, &plain, NULL);
-    sigaction(SIGUSR1, &plain, NULL);
-    sigaction(SIGINT, &once, NULL);
+    watch(SIGTERM, &plain);
+    watch(SIGUSR1, &plain);
+    watch(SIGHUP, &plain); // the terminal was closed
+    watch(SIGINT, &once);
     signal(SIGPIPE, SIG_IGN); // a log that nobody reads any more loses its lines, not the run
 }
 

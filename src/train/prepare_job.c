@@ -24,6 +24,13 @@ static bool signal_waits(void *ctx)
     return false;
 }
 
+// What the starting shell had this program ignore (nohup, a job behind &) does not end it.
+static bool is_ignored(int number)
+{
+    struct sigaction now;
+    return sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 // Before the lock, which would fail there for the same reason and say less.
 static ax_status check_folder(const char *out)
 {
@@ -49,6 +56,9 @@ static ax_status check(const ax_run_config *c, ax_text *lock_path)
     AX_CHECK(*out, AX_EUSAGE, "prepare needs out=PREFIX, and writes PREFIX.bin and PREFIX.idx");
     AX_CHECK(out[strlen(out) - 1] != '/', AX_EUSAGE, "out=%s: name a file in it, as %scorpus", out,
              out);
+    const char *slash = strrchr(out, '/'), *base = slash ? slash + 1 : out;
+    AX_CHECK(strcmp(base, ".") != 0 && strcmp(base, "..") != 0, AX_EUSAGE,
+             "out=%s: this is a directory; name a file in it, as %s/corpus", out, out);
     AX_TRY(check_folder(out));
     ax_text_add(lock_path, "%s.lock", out);
     AX_CHECK(!lock_path->failed, AX_ENOMEM, "no memory for a file name");
@@ -87,7 +97,8 @@ ax_status ax_prepare(const ax_run_config *c, ax_prepared *out)
     sigset_t hold, before;
     sigemptyset(&hold);
     for (int i = 0; i < HELD_BACK; i++)
-        sigaddset(&hold, held_back[i]);
+        if (!is_ignored(held_back[i]))
+            sigaddset(&hold, held_back[i]);
     ax_status st = check(c, &lock_path);
     pthread_sigmask(SIG_BLOCK, &hold, &before);
     if (st == AX_OK)

@@ -32,6 +32,9 @@ $ rm corpus.idx; axonn prepare data.train=a.jsonl out=corpus
 $ axonn prepare data.train=a.jsonl out=none/corpus
 ! axonn: error: out=none/corpus: there is no such directory; make it first
 [2]
+$ axonn prepare data.train=a.jsonl out=.
+! axonn: error: out=.: this is a directory; name a file in it, as ./corpus
+[2]
 $ axonn prepare data.train=a.jsonl out=folder/
 ! axonn: error: out=folder/: name a file in it, as folder/corpus
 [2]

@@ -156,6 +156,26 @@ check "a page that is not read to its end is no error" test "$(cat status)" = 0 
 { sleep 0.2; env --default-signal=PIPE "$axonn" help options-md; echo $? >status; } 2>log | true
 check "nor a noise" test ! -s log
 
+# ---- signals that the shell had it ignore, as nohup does
+(trap '' INT HUP; exec "$axonn" train "${small[@]}" train.out=kept) >log 2>&1 &
+job=$!
+wait_for 60 has_step kept 3
+kill -INT $job
+kill -HUP $job
+step=$(wc -l <kept/metrics.jsonl)
+check "an ignored signal does not end it" wait_for 60 has_step kept $((step + 20))
+kill -TERM $job
+ended
+check "another one does" test $status -eq 75
+check "the last step is saved" saved kept
+env --default-signal=HUP "$axonn" train "${small[@]}" train.out=closed >log 2>&1 &
+job=$!
+wait_for 60 has_step closed 3
+kill -HUP $job
+ended
+check "SIGHUP: the terminal was closed: 75" test $status -eq 75
+check "the last step is saved" saved closed
+
 # ---- the clock
 timeout 60 "$axonn" train "${small[@]}" train.wall_time=2 train.out=time >log 2>&1
 check "train.wall_time is over: 75" test $? -eq 75

@@ -49,6 +49,16 @@ for signal in TERM INT; do # a shell's background job ignores INT: hence the set
     check "SIG$signal leaves nothing" nothing_left
 done
 
+# Started to ignore them, as by nohup, it goes on to the end.
+(trap '' HUP TERM INT; exec "$axonn" prepare data.train=in.jsonl out=out) >log 2>&1 &
+pid=$!
+while [ ! -e .tmp-out.bin ] && kill -0 $pid 2>/dev/null; do sleep 0.01; done
+kill -HUP $pid; kill -TERM $pid; kill -INT $pid
+wait $pid
+check "ignored signals do not end it" test $? -eq 0
+check "the pair is whole" whole
+rm -f out.bin out.idx
+
 # Two at a time: the second names the first.
 "$axonn" prepare data.train=in.jsonl,in.jsonl,in.jsonl out=out >log 2>&1 &
 pid=$!
