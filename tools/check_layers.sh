@@ -51,7 +51,7 @@ check_libraries() {
             law("^(dnnl|oneapi/|cblas|omp\\.h)", "^src/dev/cpu/")
             law("^hwloc", "^src/(dev/cpu/|plan/machine\\.c)")
             law("^yaml\\.h$", "^src/train/config[a-z_]*\\.c$")
-            law("^xxhash\\.h$", "^src/ckpt/")
+            law("^xxhash\\.h$", "^src/(ckpt|data)/")
             law("^zstd\\.h$", "^src/data/")
             law("^pcre2\\.h$", "^src/data/")
             law("^utf8proc\\.h$", "^src/data/")

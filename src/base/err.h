@@ -33,6 +33,7 @@ ax_status ax_fail(ax_status st, const char *file, int line, const char *fmt, ...
 
 // The last message that ax_fail logged on this thread, or "". Valid until the next failure.
 const char *ax_error_text(void);
+void ax_error_clear(void); // from here on "" until this thread fails
 
 // Returns its own copy of the status, so that the compiler sees that a failure is not AX_OK.
 #define AX_FAIL(status, ...)                                                                       \

@@ -23,7 +23,9 @@ ax_log_config ax_log_current(void)
 void ax_vlog(ax_log_level level, const char *tag, const char *fmt, va_list args)
 {
     static const char *const names[] = {"error: ", "warning: ", "", ""};
-    if (level > log_config.level || (log_config.muted && level <= AX_LOG_WARN))
+    bool unsaid =
+        (log_config.muted && level <= AX_LOG_WARN) || (log_config.hushed && level == AX_LOG_ERROR);
+    if (level > log_config.level || unsaid)
         return;
     char line[2048];
     int n = snprintf(line, sizeof line, "axonn: ");
@@ -82,6 +84,11 @@ ax_status ax_fail(ax_status st, const char *file, int line, const char *fmt, ...
 const char *ax_error_text(void)
 {
     return error_text;
+}
+
+void ax_error_clear(void)
+{
+    error_text[0] = 0;
 }
 
 void ax_assert_failed(const char *cond, const char *file, int line)

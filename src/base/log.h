@@ -21,6 +21,7 @@ typedef struct ax_log_config {
     int rank, ranks;    // printed as [rank r] when ranks > 1
     ax_log_level level; // lines above this level are dropped
     bool muted;         // drop errors too: for phases in which every rank says the same
+    bool hushed;        // drop errors alone: whoever may go on without what failed tells of it
 } ax_log_config;
 
 void ax_log_setup(ax_log_config config);

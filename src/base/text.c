@@ -393,6 +393,12 @@ bool ax_options_is_set(const ax_options *o, const char *key)
     return find_set(o, key) != NULL;
 }
 
+const char *ax_options_where(const ax_options *o, const char *key)
+{
+    const entry *e = find_set(o, key);
+    return e ? e->where : NULL;
+}
+
 // The nearest known key, or the nearest by its last word ("steps" finds train.steps), or NULL.
 static const char *nearest_key(const ax_options *o, const char *key)
 {

@@ -55,6 +55,8 @@ ax_status ax_options_add(ax_options *o, const ax_option *table, void *target);
 // AX_EUSAGE: unknown key (names the nearest), bad value (names kind, range).
 ax_status ax_options_set(ax_options *o, const char *key, const char *value, const char *where);
 bool ax_options_is_set(const ax_options *o, const char *key);
+// The place that set a key last, or NULL where none did.
+const char *ax_options_where(const ax_options *o, const char *key);
 const ax_option *ax_options_find(const ax_options *o, const char *key);
 // The present value of a key as the command line would write it; `text` is always terminated.
 ax_status ax_options_get(const ax_options *o, const char *key, char *text, size_t size);

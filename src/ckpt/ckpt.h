@@ -89,8 +89,8 @@ ax_status ax_ckpt_save_finish(ax_ckpt_saving *s);
 
 // ---- reading
 
-// What the manifest says, once every file it lists is there in its size: AX_EIO, AX_EFORMAT. Not
-// collective. The caller releases *out with ax_ckpt_info_fini.
+// What the manifest says, once every file it lists is there in its size: AX_EIO, AX_EFORMAT,
+// AX_EUNSUPPORTED where a newer version wrote it. Not collective. The caller releases *out with ax_ckpt_info_fini.
 ax_status ax_ckpt_read_info(const char *dir, ax_ckpt_info *out);
 void ax_ckpt_info_fini(ax_ckpt_info *info); // a zeroed info is legal
 
@@ -111,6 +111,7 @@ typedef struct ax_ckpt_entry {
     char name[64]; // "step-00000100"
     int64_t step;
     bool complete; // the manifest is whole and its files have their sizes; checksums are not read
+    bool misnamed; // it is, but of another step than its name tells; never complete then
     int64_t bytes;
 } ax_ckpt_entry;
 typedef struct ax_ckpt_list {
@@ -121,6 +122,9 @@ typedef struct ax_ckpt_list {
 // here. AX_EIO where `out` cannot be read. Fini releases; a zeroed list is legal.
 ax_status ax_ckpt_list_read(const char *out, ax_ckpt_list *list);
 void ax_ckpt_list_fini(ax_ckpt_list *list);
+
+// Whether a name is that of a checkpoint of a run, and of which step.
+bool ax_ckpt_name_step(const char *name, int64_t *step);
 
 // One directory, under any name: step is what its manifest says, or -1. AX_EIO where there is none.
 ax_status ax_ckpt_entry_read(const char *dir, ax_ckpt_entry *out);

@@ -17,7 +17,7 @@ static const char prefix[] = "step-", remains[] = ".tmp-step-", old[] = ".old";
 enum { DIGITS = 8, DIGITS_MAX = 18 };
 
 // "step-" and the step, in eight digits or, where it has more, without leading zeros.
-static bool parse_name(const char *name, int64_t *step)
+bool ax_ckpt_name_step(const char *name, int64_t *step)
 {
     size_t start = sizeof prefix - 1;
     if (strncmp(name, prefix, start) != 0)
@@ -73,8 +73,11 @@ static bool is_complete(const char *path, int64_t *step)
 
 static void describe(const char *path, const char *name, ax_ckpt_entry *e)
 {
+    int64_t named;
     snprintf(e->name, sizeof e->name, "%.63s", name);
     e->complete = is_complete(path, &e->step);
+    e->misnamed = e->complete && ax_ckpt_name_step(name, &named) && named != e->step;
+    e->complete = e->complete && !e->misnamed;
     e->bytes = bytes_in(path);
 }
 
@@ -105,7 +108,7 @@ static ax_status look_at(const char *out, const char *name, ax_ckpt_list *list, 
     char path[AX_PATH_MAX];
     ax_ckpt_entry entry;
     int64_t step;
-    if (!parse_name(name, &step))
+    if (!ax_ckpt_name_step(name, &step))
         return AX_OK;
     AX_TRY(ax_disk_join(path, out, name));
     if (!is_directory(path))

@@ -118,11 +118,30 @@ static ax_status check_file(verify *v, const ax_manifest_file *f)
     return st;
 }
 
+// A directory that was renamed, or copied over another, passes for a step that it does not hold.
+static ax_status check_name(verify *v)
+{
+    char why[160], name[64];
+    int64_t named, step = v->manifest.info.step;
+    size_t end = strlen(v->dir), start;
+    while (end > 0 && v->dir[end - 1] == '/')
+        end--;
+    for (start = end; start > 0 && v->dir[start - 1] != '/';)
+        start--;
+    snprintf(name, sizeof name, "%.*s", (int)(end - start), v->dir + start);
+    if (!ax_ckpt_name_step(name, &named) || named == step)
+        return AX_OK;
+    snprintf(why, sizeof why, "it is of step %lld, but the directory is named after step %lld",
+             (long long)step, (long long)named);
+    return add_fault(v, AX_MANIFEST_NAME, "", why);
+}
+
 static ax_status check_all(verify *v)
 {
     ax_status st = ax_manifest_read(v->dir, &v->manifest);
     if (st != AX_OK)
         return take_failure(v, st, AX_MANIFEST_NAME, "");
+    AX_TRY(check_name(v));
     v->stage = malloc(STAGE);
     AX_CHECK(v->stage, AX_ENOMEM, "no memory to read a checkpoint with");
     for (int i = 0; i < v->manifest.files; i++)

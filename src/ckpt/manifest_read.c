@@ -182,7 +182,7 @@ static ax_status read_texts(const char *path, const json_t *root, ax_ckpt_info *
 static ax_status check_format(const char *path, const json_t *root, bool sealed, int64_t *out)
 {
     AX_TRY(read_count(path, root, "format", out));
-    AX_CHECK(*out <= AX_MANIFEST_FORMAT, AX_EFORMAT,
+    AX_CHECK(*out <= AX_MANIFEST_FORMAT, AX_EUNSUPPORTED, // and no damage
              "%s: format %lld is newer than this program, which reads up to %d", path,
              (long long)*out, AX_MANIFEST_FORMAT);
     AX_CHECK(*out > 0, AX_EFORMAT, "%s: there is no format 0", path);

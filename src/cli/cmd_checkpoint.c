@@ -55,7 +55,10 @@ static void add_entry(found *f, const char *path, const ax_ckpt_entry *e, bool f
 {
     ax_text *t = &f->out;
     if (!f->config->json) {
-        ax_text_add(t, "%s  %s  ", path, e->complete ? "complete" : "INCOMPLETE");
+        const char *word = e->complete   ? "complete"
+                           : e->misnamed ? "MISNAMED" // the step is another: see verify
+                                         : "INCOMPLETE";
+        ax_text_add(t, "%s  %s  ", path, word);
         add_size(t, e->bytes);
         ax_text_add(t, "\n");
         return;

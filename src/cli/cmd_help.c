@@ -1,6 +1,7 @@
 #include "cli/cli.h"
 
 #include "base/log.h"
+#include "train/key_readers.h"
 
 #include <string.h>
 
@@ -32,6 +33,11 @@ ax_status ax_cli_config(const char *verb, int argc, char **argv, int words, ax_r
         *helped = true;
         ax_config_fini(c);
         return ax_cli_help_verb(verb, stdout);
+    }
+    ax_status st = ax_config_check_readers(c, verb);
+    if (st != AX_OK) {
+        ax_config_fini(c);
+        return st;
     }
     ax_log_config log = ax_log_current();
     log.level = c->verbosity > 0 ? AX_LOG_DEBUG : c->verbosity < 0 ? AX_LOG_WARN : AX_LOG_INFO;

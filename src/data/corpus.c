@@ -269,6 +269,18 @@ int64_t ax_corpus_held_out_bytes(const ax_corpus *c)
     return c->bytes > 0 ? c->bytes : 0;
 }
 
+int ax_corpus_sources(const ax_corpus *c)
+{
+    return c->sources;
+}
+
+const ax_source *ax_corpus_source_at(const ax_corpus *c, int source, double *share)
+{
+    bool learnt = source < c->mixture.sources;
+    *share = learnt ? ax_mixture_share(&c->mixture, source) : 0;
+    return c->source[source];
+}
+
 int ax_corpus_parts(const ax_corpus *c, ax_split split)
 {
     return c->parts[split];

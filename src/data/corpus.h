@@ -82,6 +82,11 @@ int64_t ax_corpus_windows(const ax_corpus *c, ax_split split);
 // (0 where there is none) and targets -1. AX_EIO, AX_EFORMAT of token files.
 ax_status ax_corpus_window(const ax_corpus *c, ax_split split, int64_t i, const ax_row *out);
 
+// The sources as data.train, then data.valid, name them. *share: of the samples, 0..1; 0 for
+// held-out files.
+int ax_corpus_sources(const ax_corpus *c);
+const struct ax_source *ax_corpus_source_at(const ax_corpus *c, int source, double *share);
+
 // ---- for the loader
 
 // A part is what one source gives to a split.

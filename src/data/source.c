@@ -264,6 +264,22 @@ const char *ax_source_name(const ax_source *s)
     return s->name;
 }
 
+int ax_source_files(const ax_source *s)
+{
+    return s->pieces;
+}
+
+ax_source_file ax_source_file_at(const ax_source *s, int file)
+{
+    const piece *p = &s->piece[file];
+    return (ax_source_file){.path = p->path,
+                            .begin = p->begin,
+                            .count = p->count,
+                            .first_document = p->first_document,
+                            .documents = p->documents,
+                            .held = !p->shard};
+}
+
 int64_t ax_source_tokens(const ax_source *s)
 {
     return s->tokens;

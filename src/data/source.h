@@ -42,6 +42,17 @@ ax_status ax_source_open(const char *key, const char *files, const ax_source_opt
 void ax_source_close(ax_source *s);
 
 const char *ax_source_name(const ax_source *s); // the files, as given
+
+// One of its files.
+typedef struct ax_source_file {
+    const char *path;
+    int64_t begin, count;              // its tokens, in the source
+    int64_t first_document, documents; // likewise; none where borders are not known
+    bool held;                         // in memory: reading costs nothing
+} ax_source_file;
+int ax_source_files(const ax_source *s);
+ax_source_file ax_source_file_at(const ax_source *s, int file);
+
 int64_t ax_source_tokens(const ax_source *s);
 bool ax_source_has_pairs(const ax_source *s);
 int64_t ax_source_empty_files(const ax_source *s);

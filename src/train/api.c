@@ -3,6 +3,7 @@
 
 #include "train/eval.h"
 #include "train/generate.h"
+#include "train/key_readers.h"
 #include "train/loop.h"
 
 #include <stdlib.h>
@@ -20,7 +21,8 @@ static axonn_result result_of(ax_status st)
 }
 
 // The parser only reads the arguments; its type is that of main's argv.
-static ax_status load(int count, const char *const *settings, ax_run_config *config)
+static ax_status load(const char *verb, int count, const char *const *settings,
+                      ax_run_config *config)
 {
     char **argv = calloc((size_t)count + 1, sizeof *argv);
     AX_CHECK(argv, AX_ENOMEM, "no memory for %d settings", count);
@@ -28,13 +30,17 @@ static ax_status load(int count, const char *const *settings, ax_run_config *con
         argv[i] = (char *)settings[i];
     ax_status st = ax_config_load(count, argv, 0, config);
     free(argv);
+    AX_TRY(st);
+    st = ax_config_check_readers(config, verb);
+    if (st != AX_OK)
+        ax_config_fini(config);
     return st;
 }
 
 static axonn_result run(int count, const char *const *settings, request *r, ax_job_main *main)
 {
     ax_run_config config;
-    ax_status st = load(count, settings, &config);
+    ax_status st = load(r->job.run_wanted ? "train" : "eval", count, settings, &config);
     if (st == AX_OK) {
         r->job.config = &config;
         st = ax_job_run(&r->job, main);
@@ -103,7 +109,7 @@ axonn_result axonn_generate(int count, const char *const *settings, axonn_emit *
 {
     ax_run_config config;
     emission e = {.emit = emit, .ctx = ctx};
-    ax_status st = load(count, settings, &config);
+    ax_status st = load("generate", count, settings, &config);
     if (st != AX_OK)
         return result_of(st);
     e.several = *config.generate.prompts;

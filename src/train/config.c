@@ -325,11 +325,13 @@ static ax_status take_file(ax_run_config *c, const char *file)
     return AX_OK;
 }
 
+static const char place[] = "command line";
+
 static ax_status take_key(ax_run_config *c, const argument *a)
 {
     bool lacks_value = !a->value && ax_options_find(&c->options, a->key);
     AX_CHECK(!lacks_value, AX_EUSAGE, "command line: --%s needs a value", a->key);
-    return ax_options_set(&c->options, a->key, a->value ? a->value : "", "command line");
+    return ax_options_set(&c->options, a->key, a->value ? a->value : "", place);
 }
 
 // Walks the line twice: for the file and the switches, and, with `keys`, for the settings, which
@@ -419,6 +421,17 @@ void ax_config_fini(ax_run_config *c)
 {
     ax_options_fini(&c->options);
     *c = (ax_run_config){0};
+}
+
+bool ax_config_on_line(const ax_run_config *c, const char *key)
+{
+    const char *where = ax_options_where(&c->options, key);
+    return where && strcmp(where, place) == 0;
+}
+
+bool ax_config_yields(const ax_run_config *c, const char *key)
+{
+    return ax_config_on_line(c, "model.init") && !ax_config_on_line(c, key);
 }
 
 // ---- printing
@@ -554,12 +567,16 @@ ax_status ax_config_options_md(ax_text *out)
 {
     ax_run_config c;
     AX_TRY(join(&c));
-    ax_text_add(out, "# Options\n\n"
-                     "Generated from the option tables of the program; do not edit.\n\n"
-                     "A key is written `key=value` on the command line (`--key value` is the same) "
-                     "and `key: value` in YAML, where nested mappings give dotted keys. The order "
-                     "is: defaults, `model.preset`, the file, the command line. Integers take the "
-                     "suffixes k, M and G (powers of ten).\n");
+    ax_text_add(out,
+                "# Options\n\n"
+                "Generated from the option tables of the program; do not edit.\n\n"
+                "A key is written `key=value` on the command line (`--key value` is the same) "
+                "and `key: value` in YAML, where nested mappings give dotted keys. The order "
+                "is: defaults, `model.preset`, the file, the command line. Integers take the "
+                "suffixes k, M and G (powers of ten).\n\n"
+                "On the command line a verb refuses what it does not read; a file may hold any "
+                "key, so that the `config.yaml` of a run serves every verb. The model keys of "
+                "a file yield to a `model.init` on the command line.\n");
     for (int i = 0; i < SECTIONS; i++) {
         ax_text_add(out,
                     "\n## %s\n\n| key | default | values | meaning |\n| --- | --- | --- | --- |\n",

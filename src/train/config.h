@@ -142,6 +142,11 @@ void ax_config_fini(ax_run_config *c); // a zeroed config is legal
 // but leaves it to the caller where train.resume is not never, for then the checkpoint has the rest.
 ax_status ax_config_check(ax_run_config *c);
 
+// Whether the command line sets a key. What only a file sets gives way where the line says more:
+// model.init on the line brings a model, and the model keys of a file yield to it.
+bool ax_config_on_line(const ax_run_config *c, const char *key);
+bool ax_config_yields(const ax_run_config *c, const char *key);
+
 // Name of the device as the device layer knows it: "cpu" or "ref"; `*lazy` for ref-lazy.
 const char *ax_config_device(const ax_run_config *c, bool *lazy);
 

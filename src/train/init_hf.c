@@ -18,6 +18,8 @@ static ax_status take_key(const char *dir, ax_run_config *c, const ax_options *o
         return ax_options_set(&c->options, key, value, dir);
     if (is_free(key))
         return AX_OK;
+    if (ax_config_yields(c, key))
+        return ax_options_set(&c->options, key, value, dir);
     AX_TRY(ax_options_get(&c->options, key, present, sizeof present));
     AX_CHECK(strcmp(present, value) == 0, AX_EUSAGE,
              "%s=%s, but the model in %s has %s: leave the key out", key, present, dir, value);

@@ -93,6 +93,8 @@ static ax_status take_key(void *ctx, const char *key, const char *value, const c
     if (!ax_options_is_set(&c->options, key))
         return ax_options_set(&c->options, key, value, where);
     AX_TRY(ax_options_get(&c->options, key, present, sizeof present));
+    if (ax_config_yields(c, key))
+        return ax_options_set(&c->options, key, value, where);
     AX_CHECK(strcmp(present, value) == 0, AX_EUSAGE,
              "%s=%s, but the checkpoint in model.init has %s: leave the key out", key, present,
              value);
@@ -115,6 +117,8 @@ static ax_status read_init(ax_job *job)
     ax_ckpt_info info;
     if (job->resume.found || strcmp(c->init, "random") == 0)
         return AX_OK; // where a run once began may be gone
+    if (ax_config_yields(c, "model.preset"))
+        AX_TRY(ax_options_set(&c->options, "model.preset", "", c->init));
     AX_CHECK(
         !*c->preset, AX_EUSAGE,
         "model.preset=%s beside model.init=%s: the checkpoint brings its own model; leave one out",

@@ -23,7 +23,8 @@ typedef struct run { // one rank's
     ax_trainer *t;
     ax_loader loader;
     ax_schedule schedule;
-    ax_resume from; // this rank's own
+    ax_resume from;      // this rank's own
+    ax_resume_data data; // rank 0's, where it saves
     ax_saves saves;
     ballot ballot;
     ax_metrics metrics;    // rank 0's
@@ -205,8 +206,7 @@ static ax_status evaluate(run *r)
 // Lines of the metrics reach the disk before the checkpoint that follows them.
 static ax_status save(run *r, bool whole)
 {
-    const ax_saves_point at = {r->step, r->tokens, ax_corpus_tokens(r->job->corpus, AX_TRAIN),
-                               r->loss};
+    const ax_saves_point at = {r->step, r->tokens, &r->data, r->loss};
     ax_status st = r->world->rank == 0 ? ax_metrics_sync(&r->metrics) : AX_OK;
     AX_TRY(ax_comm_agree(r->world, st));
     AX_TRY(ax_saves_begin(&r->saves, &at, whole));
@@ -313,7 +313,9 @@ static ax_status open_run(run *r)
         .out = o->out, .config = r->job->config, .trainer = r->t, .beside = r->t->config.snapshot};
     if (r->world->rank != 0)
         return AX_OK;
-    AX_TRY(ax_resume_check_data(&r->from, ax_corpus_tokens(r->job->corpus, AX_TRAIN)));
+    if (*o->out)
+        AX_TRY(ax_resume_data_read(r->job->corpus, &r->data));
+    AX_TRY(ax_resume_check_data(&r->from, &r->data));
     return ax_rundir_open(r->job, r->t, &r->from, &r->metrics);
 }
 
@@ -345,6 +347,7 @@ done:
     }
     ax_comm_end(world, st);
     ax_saves_close(&r.saves);
+    ax_resume_data_fini(&r.data);
     ax_trainer_close(&t);
     return st;
 }

@@ -96,11 +96,14 @@ static ax_status scan(FILE *f, const char *path, int64_t step, lines *out)
 }
 
 // Nothing there, or not even a first line: a new file.
-static ax_status go_on(ax_metrics *m, int64_t step, bool *fresh)
+static ax_status go_on(ax_metrics *m, int64_t step, bool elsewhere, bool *fresh)
 {
     lines l;
     m->file = fopen(m->path, "r+");
     *fresh = !m->file && errno == ENOENT;
+    if (*fresh && !elsewhere)
+        ax_log(AX_LOG_WARN, NULL, "%s is gone: the lines up to step %lld are lost", m->path,
+               (long long)step);
     if (*fresh)
         return AX_OK;
     AX_CHECK(m->file, AX_EIO, "%s: %s", m->path, strerror(errno));
@@ -108,7 +111,10 @@ static ax_status go_on(ax_metrics *m, int64_t step, bool *fresh)
     bool cut = fseeko(m->file, l.keep, SEEK_SET) == 0 && ftruncate(fileno(m->file), l.keep) == 0;
     AX_CHECK(cut, AX_EIO, "%s: cannot cut it after step %lld: %s", m->path, (long long)step,
              strerror(errno));
-    if (l.number > 0 && l.last_step < step)
+    if (l.last_step == 0 && step > 0 && !elsewhere)
+        ax_log(AX_LOG_WARN, NULL, "%s holds no step: the lines up to step %lld are lost", m->path,
+               (long long)step);
+    else if (l.last_step < step && !elsewhere)
         ax_log(AX_LOG_WARN, NULL, "%s ends at step %lld: the lines up to step %lld are lost",
                m->path, (long long)l.last_step, (long long)step);
     m->evaluated = l.evaluated;
@@ -139,7 +145,7 @@ static ax_status describe(ax_metrics *m, const ax_metrics_place *p)
 static ax_status open_file(ax_metrics *m, const ax_metrics_place *p, bool *fresh)
 {
     if (p->resumed)
-        AX_TRY(go_on(m, p->step, fresh));
+        AX_TRY(go_on(m, p->step, p->elsewhere, fresh));
     if (p->done && !*fresh)
         return AX_OK;
     AX_TRY(create(m, p->replace || p->resumed));

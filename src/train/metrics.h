@@ -46,6 +46,7 @@ typedef struct ax_metrics_place {
     const char *run; // a JSON object: configuration, plan, build
     int64_t step;    // of a resumed run: its last one
     bool resumed;    // the file may be there, and is gone on with
+    bool elsewhere;  // the run that is resumed has its file in another directory
     bool replace;    // the file may be there, and is of no use
     bool done;       // resumed where nothing is left to train: no new line
     int64_t log_every;

@@ -231,6 +231,7 @@ ax_status ax_rundir_open(ax_job *job, const ax_trainer *t, const ax_resume *r, a
                                                     .run = run.text,
                                                     .step = r->step,
                                                     .resumed = r->found,
+                                                    .elsewhere = r->elsewhere,
                                                     .replace = r->restart,
                                                     .done = is_done(job, r),
                                                     .log_every = job->config->train.log_every,

@@ -34,7 +34,7 @@ ax_status ax_saves_finish(ax_saves *s)
 static ax_status describe(ax_saves *s, const ax_saves_point *at)
 {
     AX_TRY(ax_config_print(s->config, &s->yaml));
-    ax_resume_state(s->config, s->trainer, at->step, at->data_tokens, at->loss, &s->state);
+    ax_resume_state(s->config, s->trainer, at->step, at->data, at->loss, &s->state);
     AX_CHECK(!s->state.failed, AX_ENOMEM, "no memory to describe the checkpoint");
     return AX_OK;
 }

@@ -24,7 +24,7 @@ typedef struct ax_saves {
 
 typedef struct ax_saves_point { // where the run stands
     int64_t step, tokens;
-    int64_t data_tokens; // of the training data
+    const struct ax_resume_data *data; // of rank 0
     double loss;
 } ax_saves_point;
 

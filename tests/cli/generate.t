@@ -66,3 +66,15 @@ $ printf '{"prompt": "a"}\n{"text": "b"}\n' >bad.jsonl; axonn generate model.ini
 $ axonn generate model.init=run generate.batch=0
 ! axonn: error: command line: generate.batch=0: the value must be an integer in 1..65536
 [2]
+
+# A run's configuration serves here too: its model yields to that of model.init on the line.
+$ axonn generate --config run/config.yaml model.init=run "12 squared" generate.tokens=5 generate.temperature=0 -q
+| 12 squared is i
+$ printf 'model: {preset: gpt2-124m, layers: 7}\ndevice: ref\n' >gpt.yaml; axonn generate --config gpt.yaml model.init=run "12 squared" generate.tokens=5 generate.temperature=0 -q
+| 12 squared is i
+$ axonn generate --config gpt.yaml model.init=run model.layers=7 x
+! axonn: error: model.layers=7, but the checkpoint in model.init has 2: leave the key out
+[2]
+$ printf 'model: {init: run, layers: 7}\ndevice: ref\n' >both.yaml; axonn generate --config both.yaml x
+! axonn: error: model.layers=7, but the checkpoint in model.init has 2: leave the key out
+[2]

@@ -63,7 +63,7 @@ $ axonn train train.out=run train.resume=auto train.batch=8
 $ axonn train -q train.out=run train.resume=auto train.steps=7 train.micro_batch=2 train.recompute=full train.overlap=off --ranks 1
 $ head -n 500 squares.txt >less.txt && cp squares.txt all.txt && cp less.txt squares.txt
 $ axonn train train.out=run train.resume=auto train.steps=8
-! axonn: error: data.train holds 9907 tokens to learn from, but had 18267 when run/step-00000007 was saved: the order of the samples would be another; bring the old files back, or begin a new run with model.init=run/step-00000007
+! axonn: error: data.train: squares.txt holds 10428 tokens, but held 19228 when run/step-00000007 was saved: the samples would be others; bring the old data back, or begin a new run from these weights with model.init=run/step-00000007
 [2]
 $ cp all.txt squares.txt
 

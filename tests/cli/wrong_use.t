@@ -104,3 +104,47 @@ $ printf '%%YAML 7\n' >i.yaml; axonn eval --config i.yaml
 $ mkdir j.yaml; axonn train --config j.yaml
 ! axonn: error: j.yaml: Is a directory
 [2]
+
+# A key that a verb does not read is refused on the line; a file serves every verb.
+$ axonn eval model.init=run data.valid=text train.steps=5
+! axonn: error: command line: eval does not read train.steps; leave it out
+[2]
+$ axonn eval model.init=run data.valid=text --train.resume auto
+! axonn: error: command line: eval does not read train.resume; leave it out
+[2]
+$ axonn generate model.init=run data.train=text
+! axonn: error: command line: generate does not read data.train; leave it out
+[2]
+$ axonn generate model.init=run train.out=run
+! axonn: error: command line: generate does not read train.out; leave it out
+[2]
+$ axonn data show --step 1 data.train=text train.lr=1
+! axonn: error: command line: data does not read train.lr; leave it out
+[2]
+$ axonn data show --step 1 data.train=text --grid x=2
+! axonn: error: command line: data does not read grid; leave it out
+[2]
+$ axonn selftest train.save_every=2
+! axonn: error: command line: selftest does not read train.save_every; leave it out
+[2]
+$ axonn convert a b train.precision=bf16
+! axonn: error: command line: convert does not read train.precision; leave it out
+[2]
+$ axonn convert a b model.init=c
+! axonn: error: command line: convert does not read model.init; leave it out
+[2]
+$ axonn prepare data.train=a.txt out=a train.threads=2
+! axonn: error: command line: prepare does not read train.threads; leave it out
+[2]
+$ axonn checkpoint list run train.keep=2
+! axonn: error: command line: checkpoint does not read train.keep; leave it out
+[2]
+$ axonn info --ranks 2
+! axonn: error: command line: info does not read ranks; leave it out
+[2]
+$ axonn train data.train=text generate.tokens=5
+! axonn: error: command line: train does not read generate.tokens; leave it out
+[2]
+$ printf 'train: {steps: 5, resume: auto}\nmodel: {init: run}\n' >all.yaml; axonn eval --config all.yaml data.valid=text
+! axonn: error: model.init=run: No such file or directory
+[2]

@@ -242,7 +242,7 @@ static void a_broken_manifest_is_refused(void **state)
         {"{", "manifest.json:1: not valid", AX_EFORMAT},
         {"{\"format\":2}", "its last line is not its checksum", AX_EFORMAT},
         {"{\"format\":0}", "no format 0", AX_EFORMAT},
-        {"{\"format\":3}", "newer than this program", AX_EFORMAT},
+        {"{\"format\":3}", "newer than this program", AX_EUNSUPPORTED},
         {"{\"format\":1,\"step\":-1}", "'step' is not a count", AX_EFORMAT},
         {"{\"format\":1,\"step\":1,\"updates\":1,\"tokens\":1,\"dtype\":\"i32\"}", "dtype 'i32'",
          AX_EFORMAT},

@@ -77,6 +77,32 @@ static void checkpoints_are_listed_newest_first_and_the_broken_ones_as_such(void
     ax_ckpt_list_fini(&(ax_ckpt_list){0});
 }
 
+static void a_checkpoint_under_the_name_of_another_step_is_neither_whole_nor_verified(void **state)
+{
+    ax_ckpt_verdict v;
+    ax_ckpt_entry e;
+    save_step(*state, 5);
+    assert_int_equal(rename(save_step(*state, 6), scene_path(*state, "step-00000008")), 0);
+    assert_string_equal(listed(*state), "8? 5");
+    assert_int_equal(ax_ckpt_entry_read(scene_path(*state, "step-00000008"), &e), AX_OK);
+    assert_true(e.misnamed && !e.complete && e.step == 6);
+    ax_ckpt_prune(*state, 1, NULL); // good data, though: it stays
+    assert_string_equal(listed(*state), "8? 5");
+
+    assert_int_equal(ax_ckpt_verify(scene_path(*state, "step-00000008/"), &v), AX_OK);
+    assert_int_equal(v.faults, 1);
+    assert_string_equal(v.fault[0].file, "manifest.json");
+    assert_non_null(strstr(v.fault[0].why, "step 6"));
+    assert_non_null(strstr(v.fault[0].why, "step 8"));
+    ax_ckpt_verdict_fini(&v);
+    // Any other name tells no step.
+    assert_int_equal(rename(scene_path(*state, "step-00000008"), scene_path(*state, "elsewhere")),
+                     0);
+    assert_int_equal(ax_ckpt_verify(scene_path(*state, "elsewhere"), &v), AX_OK);
+    assert_int_equal(v.faults, 0);
+    ax_ckpt_verdict_fini(&v);
+}
+
 static void a_listed_checkpoint_has_its_name_and_bytes(void **state)
 {
     static const char *const files[] = {"model.safetensors", "optimizer.safetensors",
@@ -424,6 +450,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(checkpoints_are_listed_newest_first_and_the_broken_ones_as_such),
+        CASE(a_checkpoint_under_the_name_of_another_step_is_neither_whole_nor_verified),
         CASE(a_listed_checkpoint_has_its_name_and_bytes),
         CASE(pruning_keeps_the_newest_the_last_and_what_is_not_ours),
         CASE(sweeping_takes_the_remains_of_saves_and_nothing_else),

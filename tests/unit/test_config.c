@@ -1,5 +1,5 @@
 #include "base/log.h"
-#include "train/config.h"
+#include "train/key_readers.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -357,6 +357,37 @@ static void epochs_stand_in_for_steps_and_round_them_up(void **state)
     assert_int_equal(c.train.steps, 9);
 }
 
+static void a_verb_refuses_what_it_does_not_read_on_the_line_alone(void **state)
+{
+    static const struct {
+        const char *verb;
+        char *argument;
+        bool read;
+    } cases[] = {
+        {"train", "train.steps=3", true},      {"train", "generate.tokens=3", false},
+        {"eval", "train.batch=3", true},       {"eval", "train.steps=3", false},
+        {"eval", "data.seed=3", false},        {"eval", "data.valid=a", true},
+        {"generate", "data.valid=a", false},   {"generate", "train.threads=1", true},
+        {"data", "train.batch=3", true},       {"data", "device=ref", false},
+        {"convert", "model.init=a", false},    {"convert", "model.seq=3", true},
+        {"prepare", "prepare.out=a", true},    {"prepare", "data.seed=3", false},
+        {"selftest", "train.clip=3", true},    {"selftest", "train.lr=3", false},
+        {"checkpoint", "train.keep=3", false}, {"info", "device=ref", true},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(LOAD(cases[i].argument), AX_OK);
+        ax_status st = ax_config_check_readers(&c, cases[i].verb);
+        if (st != (cases[i].read ? AX_OK : AX_EUSAGE))
+            fail_msg("%s %s", cases[i].verb, cases[i].argument);
+        ax_config_fini(&c);
+    }
+    assert_non_null(strstr(ax_error_text(), "checkpoint does not read train.keep"));
+    write_file("a.yaml", "train: {keep: 3}\n");
+    assert_int_equal(LOAD("--config", "a.yaml"), AX_OK);
+    assert_int_equal(ax_config_check_readers(&c, "checkpoint"), AX_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -370,6 +401,7 @@ int main(void)
         TEST(a_bad_command_line_gets_one_clear_message),
         TEST(a_learning_rate_below_the_floor_lowers_it),
         TEST(a_bad_file_names_the_place),
+        TEST(a_verb_refuses_what_it_does_not_read_on_the_line_alone),
         TEST(bytes_that_are_no_yaml_name_line_and_column),
         TEST(an_empty_file_sets_nothing),
         TEST(deep_nesting_is_refused_not_followed),
