@@ -250,6 +250,32 @@ void ax_text_add_json_bytes(ax_text *t, const char *s, size_t length)
     ax_text_add(t, "\"");
 }
 
+// Bytes of the character that begins at s[0] by its first byte, all there and continued rightly; 1
+// where it is none.
+static size_t character(const unsigned char *s, size_t length)
+{
+    size_t n = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : s[0] >= 0xc2 ? 2 : 1;
+    for (size_t i = 1; i < n; i++)
+        if (i >= length || (s[i] & 0xc0) != 0x80)
+            return 1;
+    return n;
+}
+
+void ax_text_add_visible(ax_text *t, const char *s, size_t length)
+{
+    const unsigned char *b = (const unsigned char *)s;
+    for (size_t i = 0, n; i < length; i += n) {
+        n = character(b + i, length - i);
+        bool c0 = (b[i] < 0x20 && b[i] != '\n' && b[i] != '\t') || b[i] == 0x7f;
+        bool alone = n == 1 && b[i] >= 0x80 && b[i] < 0xa0;
+        bool c1 = n == 2 && b[i] == 0xc2 && b[i + 1] < 0xa0;
+        if (!c0 && !alone && !c1)
+            ax_text_add_bytes(t, s + i, n);
+        for (size_t k = 0; k < n && (c0 || alone || c1); k++)
+            ax_text_add(t, "\\x%02X", b[i + k]);
+    }
+}
+
 void ax_text_fini(ax_text *t)
 {
     free(t->text);

@@ -80,4 +80,7 @@ void ax_text_add_json(ax_text *t, const char *s); // a quoted, escaped JSON stri
 // The same for bytes that may contain zeros; s[length] must be readable and zero.
 void ax_text_add_json_bytes(ax_text *t, const char *s, size_t length);
 void ax_text_add_bytes(ax_text *t, const char *s, size_t length); // as they are
+// For terminals: what could drive one shows as \xNN. That is C0 but newline and tab, DEL, and C1,
+// as bytes of its own or as U+0080 to U+009F; other bytes stay as they are.
+void ax_text_add_visible(ax_text *t, const char *s, size_t length);
 void ax_text_fini(ax_text *t);

@@ -297,7 +297,7 @@ static ax_status run_action(const char *action, found *f)
                                                     : verify(f, &all);
     AX_TRY(st);
     AX_CHECK(!f->out.failed, AX_ENOMEM, "no memory for the answer");
-    fputs(f->out.text ? f->out.text : "", stdout);
+    ax_cli_show(f->out.text ? f->out.text : "", f->out.length);
     AX_CHECK(all.faults == 0, AX_EFORMAT, "%s: %d fault%s found", f->dir, all.faults,
              all.faults == 1 ? "" : "s");
     return AX_OK;

@@ -2,27 +2,16 @@
 
 #include "train/generate.h"
 
-#include <unistd.h>
-
 typedef struct printer {
-    bool terminal, several;
+    bool several;
     int64_t number;
     bool failed;
 } printer;
 
-// On a terminal control bytes show as \xNN, so that a model cannot drive the terminal; in a pipe
-// bytes are bytes.
 static void print_bytes(void *ctx, const char *bytes, size_t length)
 {
-    const printer *p = ctx;
-    for (size_t i = 0; i < length; i++) {
-        unsigned char b = (unsigned char)bytes[i];
-        bool control = (b < 0x20 && b != '\n' && b != '\t') || b == 0x7f;
-        if (p->terminal && control)
-            printf("\\x%02X", b);
-        else
-            putchar(b);
-    }
+    (void)ctx;
+    ax_cli_show(bytes, length);
     fflush(stdout);
 }
 
@@ -64,7 +53,7 @@ ax_status ax_cmd_generate(int argc, char **argv)
     AX_TRY(ax_cli_config("generate", argc, argv, AX_CONFIG_WORDS, &c, &helped));
     if (helped)
         return AX_OK;
-    printer p = {.terminal = isatty(STDOUT_FILENO), .several = c.words > 1 || *c.generate.prompts};
+    printer p = {.several = c.words > 1 || *c.generate.prompts};
     ax_generate_sink sink = {.piece = p.several || c.json ? NULL : print_bytes,
                              .done = c.json ? print_json : print_text,
                              .ctx = &p};

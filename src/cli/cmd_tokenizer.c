@@ -225,7 +225,7 @@ static ax_status decode(const request *r, const ax_tokenizer *t)
     AX_TRY(read_input(r, &text, &length));
     ax_status st = decode_ids(r, t, text, &out);
     if (st == AX_OK && out.length)
-        fwrite(out.text, 1, out.length, stdout);
+        ax_cli_show(out.text, out.length);
     ax_text_fini(&out);
     free(text);
     return st;
@@ -241,6 +241,21 @@ static void add_token(const ax_tokenizer *t, int32_t id, ax_text *out)
         ax_text_add(out, "null");
     else
         ax_text_add_json(out, text);
+}
+
+// An id with its spelling: "none" where there is none, in JSON -1 and null.
+static void add_named(const request *r, const ax_tokenizer *t, const char *name, int32_t id,
+                      ax_text *out)
+{
+    if (id < 0 && !r->json) {
+        ax_text_add(out, "none");
+        return;
+    }
+    ax_text_add(out, "%d", (int)id);
+    if (r->json)
+        ax_text_add(out, ", \"%s_text\":", name);
+    ax_text_add(out, " ");
+    add_token(t, id, out);
 }
 
 static void add_specials(const ax_tokenizer *t, ax_text *out)
@@ -281,13 +296,11 @@ static ax_status inspect(const request *r, const ax_tokenizer *t)
     if (r->words > 0)
         return inspect_ids(r, t);
     ax_text out = {0};
-    int32_t eod = ax_tokenizer_eod(t), bos = ax_tokenizer_bos(t);
-    ax_text_add(&out,
-                r->json ? "{\"vocab\": %lld, \"eod\": %d, \"eod_text\": " : "vocab %lld\neod %d ",
-                (long long)ax_tokenizer_vocab(t), (int)eod);
-    add_token(t, eod, &out);
-    ax_text_add(&out, r->json ? ", \"bos\": %d, \"bos_text\": " : "\nbos %d ", (int)bos);
-    add_token(t, bos, &out);
+    ax_text_add(&out, r->json ? "{\"vocab\": %lld, \"eod\": " : "vocab %lld\neod ",
+                (long long)ax_tokenizer_vocab(t));
+    add_named(r, t, "eod", ax_tokenizer_eod(t), &out);
+    ax_text_add(&out, r->json ? ", \"bos\": " : "\nbos ");
+    add_named(r, t, "bos", ax_tokenizer_bos(t), &out);
     ax_text_add(&out, r->json ? ", \"special\": [" : "\nspecial ");
     add_specials(t, &out);
     ax_text_add(&out, r->json ? "]}" : "");

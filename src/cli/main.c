@@ -103,6 +103,18 @@ static void keep_pages(void)
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
 }
 
+void ax_cli_show(const char *text, size_t length)
+{
+    ax_text seen = {0};
+    if (!isatty(STDOUT_FILENO)) {
+        fwrite(text, 1, length, stdout);
+        return;
+    }
+    ax_text_add_visible(&seen, text, length); // without memory the rest is left out
+    fwrite(seen.text ? seen.text : "", 1, seen.length, stdout);
+    ax_text_fini(&seen);
+}
+
 // `axonn ... | head` has read what it wanted.
 static bool reader_left(void)
 {

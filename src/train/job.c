@@ -273,8 +273,9 @@ static ax_status resolve_epochs(ax_job *job)
     AX_TRY(ax_loader_init(&l, job->corpus, c->train.batch, c->data.seed));
     AX_TRY(ax_config_resolve_epochs(c, l.samples));
     if (ax_log_current().rank == 0)
-        ax_log(AX_LOG_INFO, "data", "%g epochs of %lld samples, %lld a step: %lld steps", epochs,
-               (long long)l.samples, (long long)c->train.batch, (long long)c->train.steps);
+        ax_log(AX_LOG_INFO, "data", "%g epoch%s of %lld samples, %lld a step: %lld steps", epochs,
+               epochs == 1 ? "" : "s", (long long)l.samples, (long long)c->train.batch,
+               (long long)c->train.steps);
     return AX_OK;
 }
 

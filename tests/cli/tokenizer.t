@@ -5,7 +5,7 @@ $ axonn tokenizer train data.train=words.txt tokenizer.vocab=270 out=words
 $ axonn tokenizer inspect data.tokenizer=words
 | vocab 266
 | eod 265 "<|endoftext|>"
-| bos -1 null
+| bos none
 | special 265
 $ axonn tokenizer inspect data.tokenizer=words/tokenizer.json --json
 | {"vocab": 266, "eod": 265, "eod_text": "<|endoftext|>", "bos": -1, "bos_text": null, "special": [265]}

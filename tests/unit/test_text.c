@@ -97,6 +97,28 @@ static void strings_grow(void **state)
     assert_null(t.text);
 }
 
+static void what_could_drive_a_terminal_is_made_visible(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *seen;
+    } cases[] = {
+        {"plain\ttext\n", "plain\ttext\n"},
+        {"\x1b[2J\a\x7f\r", "\\x1B[2J\\x07\\x7F\\x0D"},
+        {"\xc2\x9b"
+         "31m \xc2\xa9 \xc3\x9b \xe2\x82\x9b",
+         "\\xC2\\x9B31m \xc2\xa9 \xc3\x9b \xe2\x82\x9b"},
+        {"\x9b \x85 \xff \xc2", "\\x9B \\x85 \xff \xc2"},
+        {"\xf0\x9f\x98\x80 \xf0\x9f", "\xf0\x9f\x98\x80 \xf0\\x9F"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ax_text t = {0};
+        ax_text_add_visible(&t, cases[i].text, strlen(cases[i].text));
+        assert_string_equal(t.text, cases[i].seen);
+        ax_text_fini(&t);
+    }
+}
+
 static void json_strings_are_escaped_and_valid(void **state)
 {
     (void)state;
@@ -219,6 +241,7 @@ int main(void)
         cmocka_unit_test(reals_are_strict_and_finite),
         cmocka_unit_test(the_nearest_word_is_found_only_when_it_is_near),
         cmocka_unit_test(strings_grow),
+        cmocka_unit_test(what_could_drive_a_terminal_is_made_visible),
         cmocka_unit_test(json_strings_are_escaped_and_valid),
         WITH_TABLE(adding_a_table_writes_its_defaults),
         WITH_TABLE(values_are_set_and_read_back),
