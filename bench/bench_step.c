@@ -2,10 +2,12 @@
 // best matmul rate that the same run measures.
 //
 //     bench_step [preset=gpt2-124m] [batch=4] [seq=1024] [precision=fp32|bf16] [steps=5]
+//                [kernels=1]
 //
 // The ceiling is measured before, between and after the steps: the best rate of the matmuls that
 // the step itself is made of (and of one large square), each timed alone. Flops are counted as
-// issued (causal attention counts half); the published formula stands beside them.
+// issued (causal attention counts half); the published formula stands beside them. kernels=1 adds
+// where the time of the steps went.
 #include "train/metrics.h"
 #include "train/ranks.h"
 #include "train/step.h"
@@ -20,7 +22,7 @@ enum { MOST_STEPS = 100 };
 
 typedef struct bench {
     const char *preset;
-    int64_t batch, seq, steps;
+    int64_t batch, seq, steps, kernels;
     ax_dtype act;
     ax_arch arch;
     ax_trainer t;
@@ -88,7 +90,9 @@ static ax_status run_steps(bench *b)
     for (int64_t i = -1; i < b->steps; i++) { // one step to warm up
         load(b, i + 1);
         double begun = ax_metrics_clock();
+        b->t.timeline.paused = i < 0;
         AX_TRY(ax_step(&b->t, 1e-4, &r));
+        b->t.timeline.paused = true;
         if (i >= 0)
             b->seconds[i] = ax_metrics_clock() - begun;
         AX_TRY(measure_ceiling(b));
@@ -125,6 +129,56 @@ static void print(bench *b)
            100 * flops / worst / b->ceiling, 100 * flops / best / b->ceiling);
 }
 
+typedef struct total { // of the kernels of one name and, for products, one shape
+    const char *name;
+    int64_t size[3], calls;
+    double seconds;
+} total;
+
+static int longest(const void *a, const void *b)
+{
+    double x = ((const total *)a)->seconds, y = ((const total *)b)->seconds;
+    return x > y ? -1 : x < y;
+}
+
+// Where the time of the steps went.
+static void print_kernels(const bench *b)
+{
+    enum { MOST = 128 };
+    static total list[MOST];
+    int count = 0;
+    double steps = (double)b->steps, all = 0;
+    for (int64_t i = 0; i < b->t.timeline.count; i++) {
+        const ax_timeline_span *s = &b->t.timeline.span[i];
+        int k = 0;
+        bool gemm = strcmp(s->name, "gemm") == 0;
+        while (k < count && (strcmp(list[k].name, s->name) != 0 ||
+                             (gemm && memcmp(list[k].size, s->size, sizeof s->size) != 0)))
+            k++;
+        if (k == MOST)
+            continue;
+        if (k == count)
+            list[count++] = (total){s->name, {s->size[0], s->size[1], s->size[2]}, 0, 0};
+        list[k].calls++;
+        list[k].seconds += s->end_s - s->begin_s;
+        all += s->end_s - s->begin_s;
+    }
+    qsort(list, (size_t)count, sizeof *list, longest);
+    printf("kernel                                  calls   ms a step  share\n");
+    for (int k = 0; k < count; k++) {
+        const total *t = &list[k];
+        bool gemm = strcmp(t->name, "gemm") == 0;
+        double flops = 2.0 * (double)t->size[0] * (double)t->size[1] * (double)t->size[2];
+        printf("%-14s %6lld %6lld %6lld %8.0f %11.2f %5.1f %%", t->name, (long long)t->size[0],
+               (long long)t->size[1], (long long)t->size[2], (double)t->calls / steps,
+               1e3 * t->seconds / steps, 100 * t->seconds / all);
+        if (gemm)
+            printf("  %5.1f %% of the ceiling",
+                   100 * flops * (double)t->calls / t->seconds / b->ceiling);
+        printf("\n");
+    }
+}
+
 static ax_status bench_rank(void *ctx, ax_comm *world)
 {
     bench *b = ctx;
@@ -135,11 +189,14 @@ static ax_status bench_rank(void *ctx, ax_comm *world)
         .device = "cpu",
         .act = b->act,
         .overlap = AX_OVERLAP_ALL,
+        .trace = b->kernels ? b->steps : 0,
         .optim = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip = 1}};
     AX_TRY(ax_trainer_open(&c, world, &b->t));
     ax_status st = run_steps(b);
     if (st == AX_OK)
         print(b);
+    if (st == AX_OK && b->kernels)
+        print_kernels(b);
     ax_trainer_close(&b->t);
     return st;
 }
@@ -151,7 +208,8 @@ static ax_status parse(bench *b, const char *argument)
         size_t offset;
     } number[] = {{"batch=", offsetof(bench, batch)},
                   {"seq=", offsetof(bench, seq)},
-                  {"steps=", offsetof(bench, steps)}};
+                  {"steps=", offsetof(bench, steps)},
+                  {"kernels=", offsetof(bench, kernels)}};
     for (size_t i = 0; i < sizeof number / sizeof number[0]; i++) {
         size_t n = strlen(number[i].key);
         if (strncmp(argument, number[i].key, n) != 0)
@@ -166,7 +224,7 @@ static ax_status parse(bench *b, const char *argument)
         return AX_OK;
     }
     AX_CHECK(strcmp(argument, "precision=fp32") == 0 || strcmp(argument, "precision=bf16") == 0,
-             AX_EUSAGE, "%s: known are preset=, batch=, seq=, steps=, precision=fp32|bf16",
+             AX_EUSAGE, "%s: known are preset=, batch=, seq=, steps=, kernels=, precision=fp32|bf16",
              argument);
     b->act = argument[10] == 'b' ? AX_BF16 : AX_F32;
     return AX_OK;

@@ -16,6 +16,7 @@
 // backends a call returns when the work is done.
 #pragma once
 #include "dev/tensor.h"
+#include "dev/timeline.h"
 
 #include <stdbool.h>
 
@@ -68,6 +69,7 @@ struct ax_device {
     void (*poll)(
         void *ctx); // called between kernels and row chunks, so host communicators progress
     void *poll_ctx;
+    ax_timeline *timeline; // NULL: nobody wants to know; not owned
 };
 
 ax_status ax_device_open(const ax_device_config *config, ax_device *dev);
