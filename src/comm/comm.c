@@ -88,11 +88,11 @@ static void add_span(const ax_comm *c, const ax_req *r, ax_timeline_kind kind, d
 {
     int64_t bytes = ax_comm_bytes(c, r->coll, &r->x);
     ax_timeline_add(c->timeline, &(ax_timeline_span){.name = r->x.tag,
-                                            .axis = c->name,
-                                            .kind = kind,
-                                            .size = {bytes},
-                                            .begin_s = begin_s,
-                                            .end_s = ax_clock_s()});
+                                                     .axis = c->name,
+                                                     .kind = kind,
+                                                     .size = {bytes},
+                                                     .begin_s = begin_s,
+                                                     .end_s = ax_clock_s()});
 }
 
 static void spent(const ax_comm *c, const ax_req *r, double begin_s)

@@ -67,10 +67,10 @@ static void poll(ax_device *dev)
 static void note(ax_device *dev, const char *slot, const int64_t size[3], double begin_s)
 {
     ax_timeline_add(dev->timeline, &(ax_timeline_span){.name = slot,
-                                              .kind = AX_TIME_KERNEL,
-                                              .size = {size[0], size[1], size[2]},
-                                              .begin_s = begin_s,
-                                              .end_s = ax_clock_s()});
+                                                       .kind = AX_TIME_KERNEL,
+                                                       .size = {size[0], size[1], size[2]},
+                                                       .begin_s = begin_s,
+                                                       .end_s = ax_clock_s()});
 }
 
 // The end of every public call; sizes are those of a span of the timeline.

@@ -28,8 +28,8 @@ typedef struct ax_timeline_span {
     const char *name; // of the kernel's slot; the tag of a collective. A string literal
     const char *axis; // name of the communicator, which owns it; NULL: a kernel
     ax_timeline_kind kind;
-    int64_t size[3];  // gemm: m, n, k; other kernels: rows, columns of what they read, 0;
-                      // collectives: bytes as the trace counts them, 0, 0
+    int64_t size[3];       // gemm: m, n, k; other kernels: rows, columns of what they read, 0;
+                           // collectives: bytes as the trace counts them, 0, 0
     double begin_s, end_s; // ax_clock_s
 } ax_timeline_span;
 
