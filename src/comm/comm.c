@@ -89,6 +89,7 @@ static void add_span(const ax_comm *c, const ax_req *r, ax_timeline_kind kind, d
     int64_t bytes = ax_comm_bytes(c, r->coll, &r->x);
     ax_timeline_add(c->timeline, &(ax_timeline_span){.name = r->x.tag,
                                                      .axis = c->name,
+                                                     .lane = c,
                                                      .kind = kind,
                                                      .size = {bytes},
                                                      .begin_s = begin_s,

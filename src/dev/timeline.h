@@ -20,6 +20,7 @@ typedef enum ax_timeline_kind {
     AX_TIME_KERNEL,   // the rank computes
     AX_TIME_WAIT,     // the rank stands in begin or wait of a collective
     AX_TIME_PROGRESS, // the rank moves a collective on between two kernels
+    AX_TIME_STEP,     // a whole step; size[0] is its number
     AX_TIME_TRANSFER, // a collective is under way: from its begin, or the end of the one before
                       // it on the same communicator, until it is complete
 } ax_timeline_kind;
@@ -27,6 +28,7 @@ typedef enum ax_timeline_kind {
 typedef struct ax_timeline_span {
     const char *name; // of the kernel's slot; the tag of a collective. A string literal
     const char *axis; // name of the communicator, which owns it; NULL: a kernel
+    const void *lane; // the communicator: two may serve one axis. Only compared
     ax_timeline_kind kind;
     int64_t size[3];       // gemm: m, n, k; other kernels: rows, columns of what they read, 0;
                            // collectives: bytes as the trace counts them, 0, 0

@@ -71,7 +71,7 @@ static int64_t spans_of_step(const ax_trainer *t)
     int64_t calls = 0;
     for (int i = 0; i < t->trace.rows; i++)
         calls += t->trace.row[i].calls;
-    return 2 * t->timeline.lost + 8 * calls;
+    return 2 * t->timeline.lost + 8 * calls + 1;
 }
 
 // The largest of everything a job of this kind does: a step, an evaluation, a token.
