@@ -4,8 +4,8 @@
 #include "comm/pieces.h"
 #include "comm/trace.h"
 
+#include <math.h>
 #include <string.h>
-#include <time.h>
 
 static const char *coll_name(ax_coll coll)
 {
@@ -78,11 +78,30 @@ static ax_status check(const ax_comm *c, ax_coll coll, const ax_xfer *x, int roo
 
 // ---- the queue of one communicator ----
 
-static double seconds_now(void)
+// Whether time is taken on this communicator, and where it goes.
+static bool is_timed(const ax_comm *c)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return c->size > 1 && (c->trace || c->timeline);
+}
+
+static void add_span(const ax_comm *c, const ax_req *r, ax_timeline_kind kind, double begin_s)
+{
+    int64_t bytes = ax_comm_bytes(c, r->coll, &r->x);
+    ax_timeline_add(c->timeline, &(ax_timeline_span){.name = r->x.tag,
+                                                     .axis = c->name,
+                                                     .lane = c,
+                                                     .kind = kind,
+                                                     .size = {bytes},
+                                                     .begin_s = begin_s,
+                                                     .end_s = ax_clock_s()});
+}
+
+static void spent(const ax_comm *c, const ax_req *r, double begin_s)
+{
+    if (c->trace)
+        ax_comm_trace_spent(c->trace, c, ax_clock_s() - begin_s);
+    if (c->timeline)
+        add_span(c, r, AX_TIME_WAIT, begin_s);
 }
 
 // A communicator of one rank, or nothing to move: no backend is needed.
@@ -102,6 +121,10 @@ static void finish_alone(const ax_comm *c, ax_req *r)
 
 static void pop(ax_comm *c)
 {
+    if (c->timeline && c->size > 1) {
+        add_span(c, c->head, AX_TIME_TRANSFER, fmax(c->head->begun_s, c->free_s));
+        c->free_s = ax_clock_s();
+    }
     c->head = c->head->next;
     if (!c->head)
         c->tail = NULL;
@@ -143,7 +166,18 @@ static ax_status advance_all(ax_comm *c)
 
 ax_status ax_comm_progress(ax_comm *c)
 {
-    return c->lazy ? AX_OK : advance_all(c);
+    if (c->lazy)
+        return AX_OK;
+    if (!c->timeline || c->size == 1 || !c->head)
+        return advance_all(c);
+    ax_req was = *c->head;
+    double begin_s = ax_clock_s();
+    AX_TRY(advance_all(c));
+    bool moved = !c->head || c->head->serial != was.serial || c->head->stage != was.stage ||
+                 c->head->at != was.at;
+    if (moved)
+        add_span(c, &was, AX_TIME_PROGRESS, begin_s);
+    return AX_OK;
 }
 
 // All bits set is a NaN in every float format; own data that peers still need is left alone.
@@ -183,7 +217,7 @@ static ax_status start(ax_comm *c, ax_req *r)
     c->tail = r;
     if (c->lazy)
         poison(c, r);
-    return ax_comm_progress(c);
+    return c->lazy ? AX_OK : advance_all(c);
 }
 
 static ax_status begin(ax_comm *c, ax_coll coll, const ax_xfer *x, int root, ax_req *r)
@@ -191,12 +225,12 @@ static ax_status begin(ax_comm *c, ax_coll coll, const ax_xfer *x, int root, ax_
     *r = (ax_req){0};
     AX_TRY(check(c, coll, x, root));
     AX_TRY(c->failed);
-    bool timed = c->trace && c->size > 1;
-    double t0 = timed ? seconds_now() : 0;
-    *r = (ax_req){.x = *x, .coll = coll, .root = root};
+    bool timed = is_timed(c);
+    double begin_s = timed ? ax_clock_s() : 0;
+    *r = (ax_req){.x = *x, .coll = coll, .root = root, .begun_s = begin_s};
     ax_status st = start(c, r);
     if (timed)
-        ax_comm_trace_spent(c->trace, c, seconds_now() - t0);
+        spent(c, r, begin_s);
     return st;
 }
 
@@ -205,8 +239,8 @@ ax_status ax_comm_wait(ax_req *r)
     ax_comm *c = r->comm;
     if (!c)
         return AX_OK;
-    bool timed = c->trace && c->size > 1;
-    double t0 = timed ? seconds_now() : 0;
+    bool timed = is_timed(c);
+    double begin_s = timed ? ax_clock_s() : 0;
     ax_status st = AX_OK;
     while (!r->done && st == AX_OK)
         st = advance_head(c, true);
@@ -214,7 +248,7 @@ ax_status ax_comm_wait(ax_req *r)
         st = c->failed;
     r->comm = NULL;
     if (timed)
-        ax_comm_trace_spent(c->trace, c, seconds_now() - t0);
+        spent(c, r, begin_s);
     return st;
 }
 
@@ -281,6 +315,7 @@ ax_status ax_comm_split(ax_comm *c, const char *name, int color, int key, ax_com
         strcpy(made->name, name);
         made->lazy = c->lazy;
         made->trace = c->trace;
+        made->timeline = c->timeline;
     }
     *out = made;
     return AX_OK;

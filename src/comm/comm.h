@@ -22,6 +22,7 @@
 // (no peers: transfers are checked and counted, nothing moves). Hooks wrap any communicator.
 #pragma once
 #include "dev/tensor.h"
+#include "dev/timeline.h"
 
 #include <stdbool.h>
 
@@ -58,6 +59,7 @@ struct ax_req { // caller's memory; fields are the communicator's
     ax_xfer x;
     ax_coll coll;
     int root;
+    double begun_s;  // for the timeline
     int stage;       // of the backend's state machine
     int64_t at;      // progress inside the stage
     uint64_t serial; // number of this collective on its communicator
@@ -93,6 +95,8 @@ struct ax_comm {
     ax_status failed; // what broke it; every later request returns the same
     void *impl;
     struct ax_comm_trace *trace; // NULL: not traced; inherited by split
+    ax_timeline *timeline;       // NULL: nobody wants to know; inherited by split; not owned
+    double free_s;               // when the newest complete request was complete (timeline)
 };
 
 // Opening. Each gives the world communicator.

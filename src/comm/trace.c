@@ -41,10 +41,15 @@ static int axis_of(ax_comm_trace *t, const char *axis)
     return t->axes++;
 }
 
-ax_status ax_comm_trace_count(ax_comm_trace *t, const ax_comm *c, ax_coll coll, const ax_xfer *x)
+int64_t ax_comm_bytes(const ax_comm *c, ax_coll coll, const ax_xfer *x)
 {
     int64_t pieces = coll == AX_ALLGATHER || coll == AX_REDUCE_SCATTER ? c->size : 1;
-    int64_t bytes = pieces * x->count * (int64_t)ax_dtype_size(x->dtype);
+    return pieces * x->count * (int64_t)ax_dtype_size(x->dtype);
+}
+
+ax_status ax_comm_trace_count(ax_comm_trace *t, const ax_comm *c, ax_coll coll, const ax_xfer *x)
+{
+    int64_t bytes = ax_comm_bytes(c, coll, x);
     ax_comm_trace_row *row = row_of(t, c->name, x->tag, coll);
     int axis = axis_of(t, c->name);
     // A trace that silently left something out would prove nothing.

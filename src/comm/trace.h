@@ -34,6 +34,9 @@ typedef struct ax_comm_trace {
 void ax_comm_trace_attach(ax_comm *c, ax_comm_trace *t);
 void ax_comm_trace_reset(ax_comm_trace *t);
 
+// The bytes of one call, as they are counted.
+int64_t ax_comm_bytes(const ax_comm *c, ax_coll coll, const ax_xfer *x);
+
 // For comm.c. AX_EINTERNAL when the rows are used up.
 ax_status ax_comm_trace_count(ax_comm_trace *t, const ax_comm *c, ax_coll coll, const ax_xfer *x);
 void ax_comm_trace_spent(ax_comm_trace *t, const ax_comm *c, double seconds);

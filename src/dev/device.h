@@ -16,6 +16,7 @@
 // backends a call returns when the work is done.
 #pragma once
 #include "dev/tensor.h"
+#include "dev/timeline.h"
 
 #include <stdbool.h>
 
@@ -72,6 +73,7 @@ struct ax_device {
     void *poll_ctx;
     // The set of cores that the opening thread had before a team was pinned; none: not known.
     uint64_t cores[AX_DEVICE_CORE_WORDS];
+    ax_timeline *timeline; // NULL: nobody wants to know; not owned
 };
 
 ax_status ax_device_open(const ax_device_config *config, ax_device *dev);

@@ -64,15 +64,31 @@ static void poll(ax_device *dev)
         dev->poll(dev->poll_ctx);
 }
 
-// The end of every public call.
-#define RUN(slot, ...)                                                                             \
+static void note(ax_device *dev, const char *slot, const int64_t size[3], double begin_s)
+{
+    ax_timeline_add(dev->timeline, &(ax_timeline_span){.name = slot,
+                                                       .kind = AX_TIME_KERNEL,
+                                                       .size = {size[0], size[1], size[2]},
+                                                       .begin_s = begin_s,
+                                                       .end_s = ax_clock_s()});
+}
+
+// The end of every public call; sizes are those of a span of the timeline.
+#define RUN_SIZED(slot, rows, cols, depth, ...)                                                    \
     do {                                                                                           \
-        if (dev->measuring)                                                                        \
+        if (dev->measuring) {                                                                      \
+            if (dev->timeline)                                                                     \
+                dev->timeline->lost++;                                                             \
             return AX_OK;                                                                          \
+        }                                                                                          \
+        double begin_s = dev->timeline ? ax_clock_s() : 0;                                         \
         AX_TRY(dev->kern->slot(dev, __VA_ARGS__));                                                 \
+        if (dev->timeline)                                                                         \
+            note(dev, #slot, (int64_t[3]){rows, cols, depth}, begin_s);                            \
         poll(dev);                                                                                 \
         return AX_OK;                                                                              \
     } while (0)
+#define RUN(slot, like, ...) RUN_SIZED(slot, (like).rows, (like).cols, 0, __VA_ARGS__)
 
 static ax_status reserve(ax_device *dev, const char *kern, size_t bytes)
 {
@@ -106,7 +122,7 @@ ax_status ax_gemm(ax_device *dev, const ax_gemm_args *g)
     AX_TRY(check_gemm(g, &m, &n, &k));
     AX_TRY(reserve(dev, "gemm", dev->kern->gemm_workspace(dev, g)));
     dev->matmul_flops += 2.0 * (double)m * (double)n * (double)k;
-    RUN(gemm, g);
+    RUN_SIZED(gemm, m, n, k, g);
 }
 
 // ---- attention ----
@@ -150,7 +166,7 @@ ax_status ax_attention_fwd(ax_device *dev, const ax_attention_args *g)
     AX_TRY(check_attention("attention_fwd", g));
     AX_TRY(reserve(dev, "attention_fwd", dev->kern->attention_workspace(dev, g)));
     dev->matmul_flops += attention_flops(g);
-    RUN(attention_fwd, g);
+    RUN(attention_fwd, g->q, g);
 }
 
 ax_status ax_attention_bwd(ax_device *dev, const ax_attention_args *g)
@@ -162,7 +178,7 @@ ax_status ax_attention_bwd(ax_device *dev, const ax_attention_args *g)
     AX_TRY(want_like("attention_bwd", "dv", g->dv, g->v));
     AX_TRY(reserve(dev, "attention_bwd", dev->kern->attention_workspace(dev, g)));
     dev->matmul_flops += 2.5 * attention_flops(g); // five products where forward has two
-    RUN(attention_bwd, g);
+    RUN(attention_bwd, g->q, g);
 }
 
 ax_status ax_attention_cached(ax_device *dev, const ax_attention_cached_args *g)
@@ -181,7 +197,7 @@ ax_status ax_attention_cached(ax_device *dev, const ax_attention_cached_args *g)
     AX_TRY(reserve(dev, kern, dev->kern->attention_cached_workspace(dev, g)));
     dev->matmul_flops +=
         4 * (double)rows * (double)g->heads * (double)g->head_dim * (double)g->room;
-    RUN(attention_cached, g);
+    RUN(attention_cached, g->q, g);
 }
 
 // ---- norms ----
@@ -212,7 +228,7 @@ static ax_status check_norm_bwd(const char *kern, const ax_norm_args *g)
 ax_status ax_norm_sums(ax_device *dev, const ax_norm_args *g)
 {
     AX_TRY(check_norm("norm_sums", g));
-    RUN(norm_sums, g);
+    RUN(norm_sums, g->x, g);
 }
 
 ax_status ax_norm_fwd(ax_device *dev, const ax_norm_args *g)
@@ -224,13 +240,13 @@ ax_status ax_norm_fwd(ax_device *dev, const ax_norm_args *g)
     AX_CHECK(!g->b.data || g->kind == AX_LAYERNORM, AX_EINTERNAL,
              "norm_fwd: an RMSNorm has no bias");
     AX_TRY(want("norm_fwd", "y", g->y, g->x.rows, g->x.cols, act_of(g->x.dtype)));
-    RUN(norm_fwd, g);
+    RUN(norm_fwd, g->x, g);
 }
 
 ax_status ax_norm_bwd_sums(ax_device *dev, const ax_norm_args *g)
 {
     AX_TRY(check_norm_bwd("norm_bwd_sums", g));
-    RUN(norm_bwd_sums, g);
+    RUN(norm_bwd_sums, g->x, g);
 }
 
 ax_status ax_norm_bwd(ax_device *dev, const ax_norm_args *g)
@@ -240,7 +256,7 @@ ax_status ax_norm_bwd(ax_device *dev, const ax_norm_args *g)
     AX_TRY(want_like("norm_bwd", "dw", g->dw, g->w));
     if (g->db.data)
         AX_TRY(want_like("norm_bwd", "db", g->db, g->w));
-    RUN(norm_bwd, g);
+    RUN(norm_bwd, g->x, g);
 }
 
 // ---- rope, activations, bias ----
@@ -257,14 +273,14 @@ ax_status ax_rope(ax_device *dev, ax_tensor x, ax_tensor positions, ax_tensor in
     AX_TRY(want("rope", "x", x, ANY, ANY, ACT));
     AX_TRY(want("rope", "positions", positions, 1, x.rows, I32));
     AX_TRY(want("rope", "inv_freq", inv_freq, 1, head_dim / 2, only(acc_of(x.dtype))));
-    RUN(rope, x, positions, inv_freq, head_dim, direction);
+    RUN(rope, x, x, positions, inv_freq, head_dim, direction);
 }
 
 ax_status ax_gelu_fwd(ax_device *dev, ax_tensor x, ax_tensor y)
 {
     AX_TRY(want("gelu_fwd", "x", x, ANY, ANY, ACT));
     AX_TRY(want_like("gelu_fwd", "y", y, x));
-    RUN(gelu_fwd, x, y);
+    RUN(gelu_fwd, x, x, y);
 }
 
 ax_status ax_gelu_bwd(ax_device *dev, ax_tensor x, ax_tensor dy, ax_tensor dx)
@@ -272,7 +288,7 @@ ax_status ax_gelu_bwd(ax_device *dev, ax_tensor x, ax_tensor dy, ax_tensor dx)
     AX_TRY(want("gelu_bwd", "x", x, ANY, ANY, ACT));
     AX_TRY(want_like("gelu_bwd", "dy", dy, x));
     AX_TRY(want_like("gelu_bwd", "dx", dx, x));
-    RUN(gelu_bwd, x, dy, dx);
+    RUN(gelu_bwd, x, x, dy, dx);
 }
 
 ax_status ax_swiglu_fwd(ax_device *dev, ax_tensor gate, ax_tensor up, ax_tensor y)
@@ -280,7 +296,7 @@ ax_status ax_swiglu_fwd(ax_device *dev, ax_tensor gate, ax_tensor up, ax_tensor 
     AX_TRY(want("swiglu_fwd", "gate", gate, ANY, ANY, ACT));
     AX_TRY(want_like("swiglu_fwd", "up", up, gate));
     AX_TRY(want_like("swiglu_fwd", "y", y, gate));
-    RUN(swiglu_fwd, gate, up, y);
+    RUN(swiglu_fwd, gate, gate, up, y);
 }
 
 ax_status ax_swiglu_bwd(ax_device *dev, ax_tensor gate, ax_tensor up, ax_tensor dy, ax_tensor dgate,
@@ -291,21 +307,21 @@ ax_status ax_swiglu_bwd(ax_device *dev, ax_tensor gate, ax_tensor up, ax_tensor 
     AX_TRY(want_like("swiglu_bwd", "dy", dy, gate));
     AX_TRY(want_like("swiglu_bwd", "dgate", dgate, gate));
     AX_TRY(want_like("swiglu_bwd", "dup", dup, gate));
-    RUN(swiglu_bwd, gate, up, dy, dgate, dup);
+    RUN(swiglu_bwd, gate, gate, up, dy, dgate, dup);
 }
 
 ax_status ax_bias_fwd(ax_device *dev, ax_tensor y, ax_tensor b)
 {
     AX_TRY(want("bias_fwd", "y", y, ANY, ANY, ACT));
     AX_TRY(want("bias_fwd", "b", b, 1, y.cols, only(acc_of(y.dtype))));
-    RUN(bias_fwd, y, b);
+    RUN(bias_fwd, y, y, b);
 }
 
 ax_status ax_bias_bwd(ax_device *dev, ax_tensor dy, ax_tensor db)
 {
     AX_TRY(want("bias_bwd", "dy", dy, ANY, ANY, ACT));
     AX_TRY(want("bias_bwd", "db", db, 1, dy.cols, only(acc_of(dy.dtype))));
-    RUN(bias_bwd, dy, db);
+    RUN(bias_bwd, dy, dy, db);
 }
 
 // ---- embedding and loss ----
@@ -316,7 +332,7 @@ ax_status ax_embed_fwd(ax_device *dev, ax_tensor ids, int64_t first, ax_tensor t
     AX_TRY(want("embed_fwd", "table", table, ANY, ANY, ACT));
     unsigned dtypes = table.dtype == AX_F64 ? F64 : F32 | BF16;
     AX_TRY(want("embed_fwd", "x", x, ids.cols, table.cols, dtypes));
-    RUN(embed_fwd, ids, first, table, x);
+    RUN(embed_fwd, x, ids, first, table, x);
 }
 
 ax_status ax_embed_bwd(ax_device *dev, ax_tensor ids, int64_t first, ax_tensor dx, ax_tensor dtable)
@@ -324,7 +340,7 @@ ax_status ax_embed_bwd(ax_device *dev, ax_tensor ids, int64_t first, ax_tensor d
     AX_TRY(want("embed_bwd", "ids", ids, 1, ANY, I32));
     AX_TRY(want("embed_bwd", "dx", dx, ids.cols, ANY, ACT));
     AX_TRY(want("embed_bwd", "dtable", dtable, ANY, dx.cols, only(acc_of(dx.dtype))));
-    RUN(embed_bwd, ids, first, dx, dtable);
+    RUN(embed_bwd, dx, ids, first, dx, dtable);
 }
 
 static ax_status check_xent(const char *kern, const ax_xent_args *g)
@@ -343,13 +359,13 @@ static ax_status check_xent_sums(const char *kern, const ax_xent_args *g)
 ax_status ax_xent_max(ax_device *dev, const ax_xent_args *g)
 {
     AX_TRY(check_xent("xent_max", g));
-    RUN(xent_max, g);
+    RUN(xent_max, g->logits, g);
 }
 
 ax_status ax_xent_sums(ax_device *dev, const ax_xent_args *g)
 {
     AX_TRY(check_xent_sums("xent_sums", g));
-    RUN(xent_sums, g);
+    RUN(xent_sums, g->logits, g);
 }
 
 ax_status ax_xent_bwd(ax_device *dev, const ax_xent_args *g)
@@ -357,7 +373,7 @@ ax_status ax_xent_bwd(ax_device *dev, const ax_xent_args *g)
     AX_TRY(check_xent_sums("xent_bwd", g));
     AX_TRY(want("xent_bwd", "dlogits", g->dlogits, g->logits.rows, g->logits.cols,
                 act_of(g->logits.dtype)));
-    RUN(xent_bwd, g);
+    RUN(xent_bwd, g->logits, g);
 }
 
 // ---- optimizer, copies and sums ----
@@ -372,33 +388,33 @@ ax_status ax_adamw(ax_device *dev, const ax_adamw_args *g)
                 act_of(g->master.dtype)));
     AX_CHECK(g->master.rows <= 1, AX_EINTERNAL, "adamw: a run of elements has one row, not %lld",
              (long long)g->master.rows);
-    RUN(adamw, g);
+    RUN(adamw, g->master, g);
 }
 
 ax_status ax_copy(ax_device *dev, ax_tensor x, ax_tensor y)
 {
     AX_TRY(want("copy", "x", x, ANY, ANY, ACT));
     AX_TRY(want("copy", "y", y, x.rows, x.cols, ACT));
-    RUN(copy, x, y);
+    RUN(copy, x, x, y);
 }
 
 ax_status ax_add(ax_device *dev, ax_tensor x, ax_tensor y)
 {
     AX_TRY(want("add", "x", x, ANY, ANY, ACT));
     AX_TRY(want("add", "y", y, x.rows, x.cols, ACT));
-    RUN(add, x, y);
+    RUN(add, x, x, y);
 }
 
 ax_status ax_fill(ax_device *dev, ax_tensor x, double value)
 {
     AX_TRY(want("fill", "x", x, ANY, ANY, ACT));
-    RUN(fill, x, value);
+    RUN(fill, x, x, value);
 }
 
 ax_status ax_square_sum(ax_device *dev, ax_tensor x, double out[2])
 {
     AX_TRY(want("square_sum", "x", x, ANY, ANY, ACT));
-    RUN(square_sum, x, out);
+    RUN(square_sum, x, x, out);
 }
 
 const char *const *ax_kern_slots(void)

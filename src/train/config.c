@@ -62,6 +62,9 @@ const ax_option ax_train_option_table[] = {
     {"train.save_async", AX_OPT_FLAG, TRAIN(save_async), "on", "",
      "write the checkpoints of save_every while training goes on: takes a copy of masters and "
      "moments"},
+    {"train.trace", AX_OPT_INT, TRAIN(trace), "0", "0..1000",
+     "steps recorded in trace.json of the run directory: kernels, waits and transfers of every "
+     "rank (for ui.perfetto.dev); 0: off"},
     {"train.keep", AX_OPT_INT, TRAIN(keep), "0", "0..",
      "checkpoints that stay, the newest; 0: all"},
     {"train.out", AX_OPT_TEXT, TRAIN(out), "", "",

@@ -71,6 +71,7 @@ typedef struct ax_train_options {
     int64_t keep;                              // checkpoints; 0: all
     const char *out;                           // run directory; "": none
     const char *resume;                        // "never", "auto" or a checkpoint
+    int64_t trace;                             // steps; 0: off
     double stop_before;                        // seconds before the end of the job; 0: off
     double wall_time;                          // seconds from the start; 0: the scheduler's
 } ax_train_options;

@@ -217,12 +217,16 @@ static ax_status resolve(ax_job *job)
                              .cache = job->cache,
                              .snapshot =
                                  job->run_wanted && *o->out && o->save_every > 0 && o->save_async,
+                             .trace = job->run_wanted ? o->trace : 0,
                              .skip_nonfinite = o->nonfinite == AX_CONFIG_SKIP,
                              .optim = {.beta1 = o->beta1,
                                        .beta2 = o->beta2,
                                        .eps = o->eps,
                                        .weight_decay = o->weight_decay,
                                        .clip = o->clip}};
+    AX_CHECK(!t->trace || *o->out, AX_EUSAGE,
+             "train.trace=%lld: the trace is written in the run directory; give train.out=DIR",
+             (long long)o->trace);
     t->device = ax_config_device(c, &t->lazy);
     AX_TRY(choose_dtype(c, t->device, &t->act));
     if (job->inference)

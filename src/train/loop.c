@@ -1,6 +1,7 @@
 #include "train/loop.h"
 
 #include "base/log.h"
+#include "ckpt/disk.h"
 #include "optim/schedule.h"
 #include "train/eval.h"
 #include "train/metrics.h"
@@ -8,6 +9,7 @@
 #include "train/rundir.h"
 #include "train/saves.h"
 #include "train/step.h"
+#include "train/trace_file.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -27,7 +29,9 @@ typedef struct run { // one rank's
     ax_resume_data data; // rank 0's, where it saves
     ax_saves saves;
     ballot ballot;
-    ax_metrics metrics;    // rank 0's
+    ax_metrics metrics; // rank 0's
+    ax_trace_file trace;
+    char trace_path[AX_PATH_MAX];
     int64_t step, tokens;  // last step done; tokens so far
     int64_t scored, saved; // steps of the last evaluation and checkpoint; 0: none
     double loss, step_s;   // of the last step
@@ -148,8 +152,36 @@ static ax_status count_votes(run *r)
     return AX_OK;
 }
 
+// The first step of a run pays for what is done once, so that it is recorded only where there are
+// no others.
+static ax_status begin_trace(run *r)
+{
+    int64_t wanted = r->t->config.trace, left = options(r)->steps - r->from.step;
+    int64_t first = r->from.step + (left > wanted ? 2 : 1);
+    if (wanted == 0 || r->step != first)
+        return AX_OK;
+    AX_TRY(ax_disk_join(r->trace_path, options(r)->out, "trace.json"));
+    r->trace.path = r->trace_path;
+    return ax_trace_begin(&r->trace, r->t);
+}
+
+static ax_status end_trace(run *r)
+{
+    if (r->t->timeline.paused)
+        return AX_OK;
+    ax_trace_step(&r->trace, r->t, r->step);
+    if (r->trace.steps < r->t->config.trace && r->step < options(r)->steps && !r->leaving)
+        return AX_OK;
+    AX_TRY(ax_trace_write(&r->trace, r->t));
+    if (r->world->rank == 0)
+        ax_log(AX_LOG_INFO, "trace", "%lld steps in %s: open it in ui.perfetto.dev",
+               (long long)r->trace.steps, r->trace.path);
+    return AX_OK;
+}
+
 static ax_status train_step(run *r)
 {
+    AX_TRY(begin_trace(r));
     ax_step_result result;
     double begun = ax_metrics_clock(), lr = ax_schedule_lr(&r->schedule, r->step);
     ax_comm_trace_reset(&r->t->trace);
@@ -161,7 +193,8 @@ static ax_status train_step(run *r)
     double seconds = ax_metrics_clock() - begun;
     AX_TRY(cast_votes(r));
     AX_TRY(record(r, lr, seconds, &result));
-    return count_votes(r);
+    AX_TRY(count_votes(r));
+    return end_trace(r);
 }
 
 // Whoever must leave does not wait for the end of an evaluation, nor does the checkpoint's name.

@@ -64,6 +64,16 @@ static ax_status rehearse_cache(ax_trainer *t)
     return ax_infer_step(&t->model, NULL, NULL);
 }
 
+// A kernel is one span, and after it, or in the middle, a collective may move on. A collective is
+// its begin, its wait, the time it was under way, and a few moves.
+static int64_t spans_of_step(const ax_trainer *t)
+{
+    int64_t calls = 0;
+    for (int i = 0; i < t->trace.rows; i++)
+        calls += t->trace.row[i].calls;
+    return 2 * t->timeline.lost + 8 * calls + 1;
+}
+
 // The largest of everything a job of this kind does: a step, an evaluation, a token.
 static ax_status rehearse(ax_trainer *t)
 {
@@ -74,6 +84,7 @@ static ax_status rehearse(ax_trainer *t)
     if (!t->config.inference)
         AX_TRY(ax_step(t, 0.0, &result));
     t->size.matmul_flops = t->dev.matmul_flops;
+    t->size.spans = spans_of_step(t);
     ax_comm_trace step_alone = t->trace;
     AX_TRY(ax_model_loss(&t->model, &(ax_batch){t->ids, t->targets, NULL}, &loss, NULL));
     AX_TRY(ax_model_logits(&t->model, t->ids, 0, NULL));
@@ -90,6 +101,7 @@ static ax_status measure_into(ax_trainer *t, int rank)
     AX_TRY(ax_device_open(&dev, &t->dev));
     AX_TRY(ax_grid_open_measure(t->config.grid, rank, t->layout.kv_copies, &t->grid));
     ax_grid_trace(&t->grid, &t->trace);
+    t->dev.timeline = &t->timeline;
     for (int i = 0; i < AX_ARENAS; i++)
         *arena_of(t, i) = ax_arena_measure(arena_name[i]);
     AX_TRY(init_model(t));
@@ -177,6 +189,9 @@ static ax_status open_local(ax_trainer *t, int rank, ax_device_config *dev, int 
              "of a rank, more than this machine has left: set train.save_async=off",
              copy / 1073741824);
     dev->workspace = t->size.workspace;
+    if (c->trace > 0)
+        AX_TRY(ax_timeline_init(&t->timeline, c->trace * t->size.spans));
+    t->timeline.paused = true;
     AX_TRY(ax_device_open(dev, &t->dev));
     return open_arenas(t);
 }
@@ -188,6 +203,10 @@ static ax_status open_parts(ax_trainer *t, ax_comm *world)
     AX_TRY(device_config(t, world, &dev, &ranks));
     AX_TRY(ax_comm_agree(world, open_local(t, world->rank, &dev, ranks)));
     ax_comm_trace_attach(world, &t->trace);
+    if (t->config.trace > 0) {
+        t->dev.timeline = &t->timeline;
+        world->timeline = &t->timeline;
+    }
     ax_comm_set_lazy(world, t->config.lazy);
     AX_TRY(ax_grid_open(world, t->config.grid, t->layout.kv_copies, &t->grid));
     if (world->size > 1) { // alone there is nothing to keep moving
@@ -227,6 +246,7 @@ void ax_trainer_close(ax_trainer *t)
     ax_grid_close(&t->grid);
     if (t->world) { // it lives on
         ax_comm_trace_attach(t->world, NULL);
+        t->world->timeline = NULL;
         ax_comm_set_lazy(t->world, false);
     }
     for (int i = 0; i < AX_ARENAS; i++)
@@ -235,6 +255,7 @@ void ax_trainer_close(ax_trainer *t)
         if (t->memory[i])
             ax_device_free(&t->dev, t->memory[i], t->size.arena[i]);
     ax_device_close(&t->dev);
+    ax_timeline_fini(&t->timeline);
     *t = (ax_trainer){0};
 }
 

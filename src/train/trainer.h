@@ -33,6 +33,7 @@ typedef struct ax_trainer_config {
     int64_t cache;      // inference: positions of a sequence in a cache (nn/infer.h), and no passes
                         // over whole rows; 0: none
     bool snapshot;      // room for the copy that is saved while training goes on
+    int64_t trace;      // steps that the timeline has room for; 0: there is none
     bool skip_nonfinite; // a step with non-finite gradients is skipped, not an error
     ax_optim_config optim;
 } ax_trainer_config;
@@ -42,6 +43,7 @@ typedef struct ax_trainer_size {
                              // (scratch), copy (the snapshot)
     size_t workspace;        // of the device
     double matmul_flops;     // issued by this rank in one step
+    int64_t spans;           // most that a timeline of one step holds
 } ax_trainer_size;
 
 typedef struct ax_trainer {
@@ -52,6 +54,7 @@ typedef struct ax_trainer {
     ax_device dev;
     ax_grid grid;
     ax_comm_trace trace;
+    ax_timeline timeline; // paused when opened
     void *memory[AX_ARENAS];
     ax_arena run, step, call, copy;
     ax_model model;

@@ -102,3 +102,33 @@ $ echo step-00000009 >cut/latest; axonn eval model.init=cut data.train=squares.t
 # The result as one object.
 $ axonn train --config run.yaml train.out= --json 2>/dev/null
 | {"steps":3,"tokens":768,"loss":5.107717836~,"valid_loss":5.129632818~,"seconds":N}
+
+# Steps to look at: not the first one, and every rank has its rows.
+$ axonn train --config run.yaml train.out= train.trace=1
+! axonn: error: train.trace=1: the trace is written in the run directory; give train.out=DIR
+[2]
+$ axonn train --config run.yaml --grid x=2,z=2 train.out=traced train.trace=2 2>&1 | grep trace
+| axonn: trace: 2 steps in traced/trace.json: open it in ui.perfetto.dev
+| axonn: train: saved in traced/step-00000003
+$ tr ',{}' '\n\n\n' <traced/trace.json | grep -E '^"name":"(step [0-9]+|rank.*|axis.*)|^"cat":"(kernel|exposed|transfer)"' | sort | uniq -c | sed 's/^ *[0-9]* //'
+| "cat":"exposed"
+| "cat":"kernel"
+| "cat":"transfer"
+| "name":"axis world"
+| "name":"axis x"
+| "name":"axis xy"
+| "name":"axis xzdata"
+| "name":"axis z"
+| "name":"axis zdata"
+| "name":"rank 0 (x=0 y=0 z=0 data=0)"
+| "name":"rank 1 (x=1 y=0 z=0 data=0)"
+| "name":"rank 2 (x=0 y=0 z=1 data=0)"
+| "name":"rank 3 (x=1 y=0 z=1 data=0)"
+| "name":"step 2"
+| "name":"step 3"
+$ ls traced
+| config.yaml
+| latest
+| metrics.jsonl
+| step-00000003
+| trace.json

@@ -154,6 +154,7 @@ static void what_belongs_to_the_model_is_in_every_checkpoint(void **state)
         const char *dir = scene_path(*state, links ? "step-00000001" : "step-00000002");
         scene s = in_background("x=2", dir);
         s.companions = kept;
+        s.step = links ? 1 : 2;
         faulty_disk_no_links(!links);
         scene_play(s);
         for (int f = 0; f < 3; f++) {

@@ -9,8 +9,8 @@ typedef struct ax_cpu_pin ax_cpu_pin;
 
 typedef struct ax_cpu {
     ax_onednn *onednn;
-    ax_cpu_pin *pin;  // NULL: the team is not pinned
-    const char *isa;  // "avx2": which build of the vector kernels runs
+    ax_cpu_pin *pin;                  // NULL: the team is not pinned
+    const struct ax_cpu_build *build; // of the vector kernels
     bool native_bf16; // oneDNN multiplies bf16 with the processor's own instructions
 } ax_cpu;
 
@@ -23,6 +23,8 @@ static inline ax_cpu *ax_cpu_of(const ax_device *dev)
 typedef struct ax_cpu_build {
     const char *isa;
     const ax_kern *kern;
+    ax_status (*panel_gemm)(ax_device *dev, const ax_gemm_args *g); // f32 and bf16, not empty
+    size_t (*panel_gemm_workspace)(const ax_device *dev, const ax_gemm_args *g);
     bool (*runs)(void); // whether this processor has the instructions
 } ax_cpu_build;
 extern const ax_cpu_build ax_cpu_builds[];

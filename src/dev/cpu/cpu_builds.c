@@ -1,6 +1,16 @@
 #include "dev/cpu/cpu.h"
 
-extern const ax_kern ax_portable_kern;
+// One line of ax_cpu_builds: its table and its products are of the same name.
+#define BUILD(isa, runs)                                                                           \
+    {                                                                                              \
+#isa, &ax_##isa##_kern, ax_##isa##_panel_gemm, ax_##isa##_panel_gemm_workspace, runs       \
+    }
+#define DECLARE(isa)                                                                               \
+    extern const ax_kern ax_##isa##_kern;                                                          \
+    ax_status ax_##isa##_panel_gemm(ax_device *dev, const ax_gemm_args *g);                        \
+    size_t ax_##isa##_panel_gemm_workspace(const ax_device *dev, const ax_gemm_args *g)
+
+DECLARE(portable);
 
 static bool always(void)
 {
@@ -8,7 +18,8 @@ static bool always(void)
 }
 
 #if defined(__x86_64__)
-extern const ax_kern ax_avx2_kern, ax_avx512_kern;
+DECLARE(avx2);
+DECLARE(avx512);
 
 static bool has_avx2(void)
 {
@@ -24,9 +35,9 @@ static bool has_avx512(void)
 
 const ax_cpu_build ax_cpu_builds[] = {
 #if defined(__x86_64__)
-    {"avx512", &ax_avx512_kern, has_avx512},
-    {"avx2", &ax_avx2_kern, has_avx2},
+    BUILD(avx512, has_avx512),
+    BUILD(avx2, has_avx2),
 #endif
-    {"portable", &ax_portable_kern, always},
+    BUILD(portable, always),
     {0},
 };

@@ -16,7 +16,7 @@ static ax_status open_cpu(ax_device *dev, const ax_device_config *config)
     const ax_cpu_build *build = ax_cpu_builds;
     while (!build->runs())
         build++;
-    cpu->isa = build->isa;
+    cpu->build = build;
     cpu->native_bf16 = ax_onednn_has_bf16();
     dev->kern = build->kern;
     dev->impl = cpu;
@@ -79,7 +79,7 @@ static ax_status sync_cpu(ax_device *dev)
 static void facts_of_cpu(const ax_device *dev, ax_device_facts *out)
 {
     const ax_cpu *cpu = ax_cpu_of(dev);
-    out->isa = cpu->isa;
+    out->isa = cpu->build->isa;
     out->bf16 = cpu->native_bf16 ? "native" : "widened to f32";
     out->pinned = cpu->pin != NULL;
     out->library[0].name = "oneDNN";
@@ -94,7 +94,7 @@ static const char *kern_name_cpu(const ax_device *dev, const char *slot)
     const ax_cpu *cpu = ax_cpu_of(dev);
     if (strcmp(slot, "gemm") == 0)
         return cpu->native_bf16 ? "onednn sgemm, bf16 matmul" : "onednn sgemm";
-    return cpu->isa;
+    return cpu->build->isa;
 }
 
 const ax_device_ops ax_device_ops_cpu = {

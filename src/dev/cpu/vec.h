@@ -251,6 +251,8 @@ INLINE int64_t stripes_of(ax_tensor t)
     PRAGMA(omp parallel for num_threads((dev)->threads) if (big) schedule(static))                 \
     for (int64_t i = 0; i < (count); i++)
 
+ax_status V(panel_gemm)(ax_device *dev, const ax_gemm_args *g);
+size_t V(panel_gemm_workspace)(const ax_device *dev, const ax_gemm_args *g);
 ax_status V(attention_fwd)(ax_device *dev, const ax_attention_args *g);
 ax_status V(attention_bwd)(ax_device *dev, const ax_attention_args *g);
 size_t V(attention_workspace)(const ax_device *dev, const ax_attention_args *g);
