@@ -118,6 +118,7 @@ $ tr ',{}' '\n\n\n' <traced/trace.json | grep -E '^"name":"(step [0-9]+|rank.*|a
 | "name":"axis x"
 | "name":"axis xy"
 | "name":"axis xzdata"
+| "name":"axis z (2)"
 | "name":"axis z"
 | "name":"axis zdata"
 | "name":"rank 0 (x=0 y=0 z=0 data=0)"
