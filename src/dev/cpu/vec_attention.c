@@ -6,11 +6,13 @@
 // With positions a query also has a first key: key tiles that lie wholly before the documents of a
 // query tile are not visited, and those that some query sees in part are masked.
 //
-// Forward: one task a (sequence, head, query tile), in any order. Backward: one task a (sequence,
-// kv head), so that dk and dv are summed in one fixed order.
+// Forward: the keys and values of some kv heads are laid out once, then there is one task a (head,
+// query tile), in any order. Backward: one task a (sequence, kv head), so that dk and dv are summed
+// in one fixed order.
 //
-// Tiles are f32 in the device's workspace whatever the dtype of the tensors: each is converted,
-// and transposed where a product needs it so, when it is loaded.
+// Tiles are f32 in the device's workspace whatever the dtype of the tensors: rows of a head lie far
+// apart in these, so that reading a tile costs as much as a product with it, and each is read,
+// converted, and laid out as the products want it once a head, not once a pair of tiles.
 #include "dev/cpu/vec.h"
 #include "dev/cpu/team.h"
 
@@ -29,8 +31,8 @@ typedef enum mask {
 } mask;
 
 typedef struct product {
-    const float *a; // element (i, k) at a[i * a_row + k * a_step]
-    int64_t a_row, a_step;
+    const float *a; // element (i, k) at a[i / MR * MR * a_strip + i % MR * a_row + k * a_step]
+    int64_t a_strip, a_row, a_step;
     const float *b; // element (k, j) at b[k * b_row + j]
     int64_t b_row;
     float *c;
@@ -47,7 +49,7 @@ INLINE void micro(const product *p, int64_t i, int64_t j, int64_t from, int64_t 
     for (int r = 0; r < MR; r++)
         for (int v = 0; v < 2; v++)
             sum[r][v] = p->add ? load(c + r * p->c_row, v * W, AX_F32) : (vf){0};
-    const float *a = p->a + i * p->a_row + from * p->a_step;
+    const float *a = p->a + i * p->a_strip + from * p->a_step;
     const float *b = p->b + from * p->b_row + j;
     int64_t a_row = p->a_row, a_step = p->a_step, b_row = p->b_row;
     for (int64_t k = from; k < to; k++, a += a_step, b += b_row) {
@@ -129,13 +131,12 @@ INLINE void store_row(ax_tensor t, int64_t row, int64_t col, int64_t d, const fl
 // Where a task stands. Pointers lie in the part of the workspace that belongs to its thread.
 typedef struct place {
     const ax_attention_args *g;
-    int64_t first;         // the sequence's first row
-    int64_t head, kv_head; // column offsets follow
-    int64_t pitch;         // of tiles of head-sized rows: head_dim rounded up to NR
-    float *q, *k, *kt, *v; // tiles
-    float *qt;             // fwd: in the place of kt
-    float *vt, *dout, *s, *dp, *out;
-    float *dq, *dk, *dv; // bwd: whole sequences
+    int64_t first;              // the sequence's first row
+    int64_t head, kv_head;      // column offsets follow
+    int64_t pitch;              // of tiles of head-sized rows: head_dim rounded up to NR
+    const float *keys, *values; // fwd: of the kv head; keys in strips of MR, each (d, MR)
+    float *q, *qt, *k, *kt, *v, *vt, *s, *dp, *out; // tiles
+    float *qs, *douts, *dq, *dk, *dv;               // bwd: whole sequences
     float *lse, *delta;
 } place;
 
@@ -148,14 +149,33 @@ INLINE int64_t pitch_of(const ax_attention_args *g)
 static int64_t floats_of_thread(const ax_attention_args *g)
 {
     int64_t pitch = pitch_of(g), rows = round_up(g->seq, TILE);
-    return 7 * TILE * pitch + 2 * TILE * TILE + 3 * rows * pitch + 2 * rows;
+    return 7 * TILE * pitch + 2 * TILE * TILE + 5 * rows * pitch + 2 * rows;
+}
+
+// Forward: kv heads (of all sequences) that are laid out at a time, enough for the team to have
+// several tasks each.
+enum { TASKS = 4 };
+static int64_t heads_at_a_time(const ax_device *dev, const ax_attention_args *g)
+{
+    int64_t tasks = (g->seq + TILE - 1) / TILE * (g->heads / g->kv_heads);
+    int64_t wanted = tasks ? (TASKS * dev->threads + tasks - 1) / tasks : 1;
+    int64_t all = g->sequences * g->kv_heads;
+    return wanted < all ? wanted : all;
+}
+
+// Floats of a kv head's keys, and as many of its values.
+static int64_t floats_of_head(const ax_attention_args *g)
+{
+    return round_up(g->seq, TILE) * pitch_of(g);
 }
 
 size_t V(attention_workspace)(const ax_device *dev, const ax_attention_args *g)
 {
     if (g->q.dtype == AX_F64)
         return 0;
-    return (size_t)dev->threads * (size_t)floats_of_thread(g) * sizeof(float);
+    int64_t floats = dev->threads * floats_of_thread(g);
+    floats += heads_at_a_time(dev, g) * 2 * floats_of_head(g);
+    return (size_t)floats * sizeof(float);
 }
 
 static place place_of(const ax_device *dev, const ax_attention_args *g, int thread)
@@ -163,15 +183,17 @@ static place place_of(const ax_device *dev, const ax_attention_args *g, int thre
     int64_t pitch = pitch_of(g), tile = TILE * pitch, rows = round_up(g->seq, TILE);
     place p = {.g = g, .pitch = pitch};
     p.q = (float *)dev->workspace + thread * floats_of_thread(g);
-    p.k = p.q + tile;
-    p.kt = p.qt = p.k + tile;
+    p.qt = p.q + tile;
+    p.k = p.qt + tile;
+    p.kt = p.k + tile;
     p.v = p.kt + tile;
     p.vt = p.v + tile;
-    p.dout = p.vt + tile;
-    p.out = p.dout + tile;
+    p.out = p.vt + tile;
     p.s = p.out + tile;
     p.dp = p.s + TILE * TILE;
-    p.dq = p.dp + TILE * TILE;
+    p.qs = p.dp + TILE * TILE;
+    p.douts = p.qs + rows * pitch;
+    p.dq = p.douts + rows * pitch;
     p.dk = p.dq + rows * pitch;
     p.dv = p.dk + rows * pitch;
     p.lse = p.dv + rows * pitch;
@@ -280,13 +302,11 @@ static void fwd_tile(const place *p, int64_t q0, int64_t k0, running *run)
     int64_t rows = tile_rows(g, q0), keys = tile_rows(g, k0), d = g->head_dim;
     bool diagonal = q0 == k0;
     bool documents = g->positions.data && starts_of(p, q0, k0, run->start).highest > 0;
-    load_tile(g->k, p->first + k0, keys, p->kv_head * d, d, p->k, p->pitch);
-    load_tile(g->v, p->first + k0, keys, p->kv_head * d, d, p->v, p->pitch);
-    multiply(&(product){p->k, p->pitch, 1, p->qt, TILE, p->s, TILE, keys, rows, d, false,
-                        diagonal ? COLS_FROM_ROW : WHOLE});
+    multiply(&(product){p->keys + k0 * p->pitch, d, 1, MR, p->qt, TILE, p->s, TILE, keys, rows, d,
+                        false, diagonal ? COLS_FROM_ROW : WHOLE});
     softmax_tile(p, rows, keys, diagonal, documents, run);
-    multiply(&(product){p->s, 1, TILE, p->v, p->pitch, p->out, p->pitch, rows, d, keys, true,
-                        diagonal ? DEPTH_TO_ROW : WHOLE});
+    multiply(&(product){p->s, 1, 1, TILE, p->values + k0 * p->pitch, p->pitch, p->out, p->pitch,
+                        rows, d, keys, true, diagonal ? DEPTH_TO_ROW : WHOLE});
 }
 
 static void fwd_task(const place *p, int64_t q0)
@@ -312,21 +332,59 @@ static void fwd_task(const place *p, int64_t q0)
     }
 }
 
+// A tile of a kv head's keys and values to its place among those of the whole sequence.
+static void lay_out(const place *p, int64_t k0, float *keys, float *values)
+{
+    const ax_attention_args *g = p->g;
+    int64_t count = tile_rows(g, k0), d = g->head_dim, pitch = p->pitch;
+    load_tile(g->v, p->first + k0, count, p->kv_head * d, d, values + k0 * pitch, pitch);
+    load_tile(g->k, p->first + k0, count, p->kv_head * d, d, p->k, pitch);
+    float *to = keys + k0 * pitch;
+    for (int64_t i = 0; i < count; i += MR)
+        for (int64_t c = 0; c < d; c++)
+            for (int64_t r = 0; r < MR; r++)
+                *to++ = p->k[(i + r) * pitch + c];
+}
+
+// One round: `count` kv heads from number `first` on, counted through the sequences.
+static void fwd_round(const ax_device *dev, const ax_attention_args *g, int64_t first,
+                      int64_t count)
+{
+    int64_t tiles = (g->seq + TILE - 1) / TILE, group = g->heads / g->kv_heads;
+    float *laid = (float *)dev->workspace + dev->threads * floats_of_thread(g);
+    int64_t floats = floats_of_head(g);
+#pragma omp parallel for num_threads(dev->threads) schedule(static)
+    for (int64_t i = 0; i < count * tiles; i++) {
+        place p = place_of(dev, g, team_index());
+        int64_t head = i / tiles;
+        p.first = (first + head) / g->kv_heads * g->seq;
+        p.kv_head = (first + head) % g->kv_heads;
+        lay_out(&p, i % tiles * TILE, laid + 2 * head * floats, laid + (2 * head + 1) * floats);
+    }
+    // The longest tasks (the last query tiles) first: the team then ends together.
+#pragma omp parallel for num_threads(dev->threads) schedule(dynamic)
+    for (int64_t task = 0; task < count * group * tiles; task++) {
+        place p = place_of(dev, g, team_index());
+        int64_t tile = tiles - 1 - task / (count * group), which = task % (count * group);
+        int64_t head = which / group;
+        p.first = (first + head) / g->kv_heads * g->seq;
+        p.kv_head = (first + head) % g->kv_heads;
+        p.head = p.kv_head * group + which % group;
+        p.keys = laid + 2 * head * floats;
+        p.values = laid + (2 * head + 1) * floats;
+        fwd_task(&p, tile * TILE);
+        if (dev->poll && team_index() == 0)
+            dev->poll(dev->poll_ctx);
+    }
+}
+
 ax_status V(attention_fwd)(ax_device *dev, const ax_attention_args *g)
 {
     if (g->q.dtype == AX_F64)
         return ax_kern_ref.attention_fwd(dev, g);
-    int64_t tiles = (g->seq + TILE - 1) / TILE, heads = g->heads, tasks = g->sequences * heads;
-    // The longest tasks (the last query tiles) first: the team then ends together.
-#pragma omp parallel for num_threads(dev->threads) schedule(dynamic)
-    for (int64_t task = 0; task < tasks * tiles; task++) {
-        place p = place_of(dev, g, team_index());
-        int64_t tile = tiles - 1 - task / tasks, which = task % tasks;
-        p.first = which / heads * g->seq;
-        p.head = which % heads;
-        p.kv_head = p.head / (heads / g->kv_heads);
-        fwd_task(&p, tile * TILE);
-    }
+    int64_t all = g->sequences * g->kv_heads, step = heads_at_a_time(dev, g);
+    for (int64_t first = 0; first < all; first += step)
+        fwd_round(dev, g, first, all - first < step ? all - first : step);
     return AX_OK;
 }
 
@@ -370,34 +428,36 @@ static void bwd_tile(const place *p, int64_t q0, int64_t k0)
     int32_t start[TILE] = {0};
     if (g->positions.data && starts_of(p, q0, k0, start).lowest >= keys)
         return;
-    load_tile(g->q, p->first + q0, rows, p->head * d, d, p->q, pitch);
-    load_tile(g->dout, p->first + q0, rows, p->head * d, d, p->dout, pitch);
-    multiply(&(product){p->q, pitch, 1, p->kt, TILE, p->s, TILE, rows, keys, d, false, cols});
-    multiply(&(product){p->dout, pitch, 1, p->vt, TILE, p->dp, TILE, rows, keys, d, false, cols});
+    const float *q = p->qs + q0 * pitch, *dout = p->douts + q0 * pitch;
+    multiply(&(product){q, pitch, pitch, 1, p->kt, TILE, p->s, TILE, rows, keys, d, false, cols});
+    multiply(
+        &(product){dout, pitch, pitch, 1, p->vt, TILE, p->dp, TILE, rows, keys, d, false, cols});
     for (int64_t r = 0; r < rows; r++)
         bwd_row(p, r, q0 + r, diagonal ? columns_of_row(r) : TILE, start[r],
                 diagonal ? r + 1 : TILE);
-    multiply(&(product){p->s, 1, TILE, p->dout, pitch, p->dv + k0 * pitch, pitch, keys, d, rows,
+    multiply(&(product){p->s, 1, 1, TILE, dout, pitch, p->dv + k0 * pitch, pitch, keys, d, rows,
                         true, from});
-    multiply(&(product){p->dp, 1, TILE, p->q, pitch, p->dk + k0 * pitch, pitch, keys, d, rows, true,
+    multiply(&(product){p->dp, 1, 1, TILE, q, pitch, p->dk + k0 * pitch, pitch, keys, d, rows, true,
                         from});
-    multiply(&(product){p->dp, TILE, 1, p->k, pitch, p->dq + q0 * pitch, pitch, rows, d, keys, true,
-                        to});
+    multiply(&(product){p->dp, TILE, TILE, 1, p->k, pitch, p->dq + q0 * pitch, pitch, rows, d, keys,
+                        true, to});
 }
 
-// delta = dout . out of every query, and its lse.
+// The queries and gradients of a head, and of every query delta = dout . out and its lse.
 static void bwd_prepare(const place *p)
 {
     const ax_attention_args *g = p->g;
     int64_t d = g->head_dim;
     for (int64_t q0 = 0; q0 < g->seq; q0 += TILE) {
         int64_t rows = tile_rows(g, q0);
+        float *dout = p->douts + q0 * p->pitch;
+        load_tile(g->q, p->first + q0, rows, p->head * d, d, p->qs + q0 * p->pitch, p->pitch);
+        load_tile(g->dout, p->first + q0, rows, p->head * d, d, dout, p->pitch);
         load_tile(g->out, p->first + q0, rows, p->head * d, d, p->out, p->pitch);
-        load_tile(g->dout, p->first + q0, rows, p->head * d, d, p->dout, p->pitch);
         for (int64_t r = 0; r < rows; r++) {
             vf sum = {0};
             for (int64_t i = r * p->pitch; i < (r + 1) * p->pitch; i += W)
-                sum += load(p->out, i, AX_F32) * load(p->dout, i, AX_F32);
+                sum += load(p->out, i, AX_F32) * load(dout, i, AX_F32);
             p->delta[q0 + r] = lanes_sum(sum);
             p->lse[q0 + r] = *(const float *)at(g->lse, p->first + q0 + r, p->head);
         }
