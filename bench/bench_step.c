@@ -2,7 +2,7 @@
 // best matmul rate that the same run measures.
 //
 //     bench_step [preset=gpt2-124m] [batch=4] [seq=1024] [precision=fp32|bf16] [steps=5]
-//                [kernels=1]
+//                [kernels=1] [recompute=none|selective|full]
 //
 // The ceiling is measured before, between and after the steps: the best rate of the matmuls that
 // the step itself is made of (and of one large square), each timed alone. Flops are counted as
@@ -24,6 +24,7 @@ typedef struct bench {
     const char *preset;
     int64_t batch, seq, steps, kernels;
     ax_dtype act;
+    ax_recompute recompute;
     ax_arch arch;
     ax_trainer t;
     double ceiling; // best matmul rate so far, flop/s
@@ -119,6 +120,9 @@ static void print(bench *b)
            ax_dtype_name(b->act), device);
     printf("step      %8.3f s median (min %.3f, max %.3f, %lld steps)\n", median, best, worst,
            (long long)b->steps);
+    printf("memory    %8.1f MiB of activations (run %.1f, scratch %.1f)\n",
+           (double)b->t.size.arena[1] / 1048576, (double)b->t.size.arena[0] / 1048576,
+           (double)b->t.size.arena[2] / 1048576);
     printf("tokens    %8.0f /s\n", (double)(b->batch * b->seq) / median);
     printf("issued    %8.1f Gflop a step (published formula, full attention: %.1f)\n", flops / 1e9,
            published / 1e9);
@@ -189,6 +193,7 @@ static ax_status bench_rank(void *ctx, ax_comm *world)
         .device = "cpu",
         .act = b->act,
         .overlap = AX_OVERLAP_ALL,
+        .recompute = b->recompute,
         .trace = b->kernels ? b->steps : 0,
         .optim = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip = 1}};
     AX_TRY(ax_trainer_open(&c, world, &b->t));
@@ -223,9 +228,16 @@ static ax_status parse(bench *b, const char *argument)
         b->preset = argument + 7;
         return AX_OK;
     }
+    static const char *const recompute[] = {"recompute=none", "recompute=selective",
+                                            "recompute=full"};
+    for (int i = 0; i < 3; i++)
+        if (strcmp(argument, recompute[i]) == 0) {
+            b->recompute = (ax_recompute)i;
+            return AX_OK;
+        }
     AX_CHECK(strcmp(argument, "precision=fp32") == 0 || strcmp(argument, "precision=bf16") == 0,
              AX_EUSAGE,
-             "%s: known are preset=, batch=, seq=, steps=, kernels=, precision=fp32|bf16",
+             "%s: known are preset=, batch=, seq=, steps=, kernels=, recompute=, precision=fp32|bf16",
              argument);
     b->act = argument[10] == 'b' ? AX_BF16 : AX_F32;
     return AX_OK;

@@ -42,8 +42,11 @@ ax_status ax_embed_layer_bwd(ax_nn *nn, ax_embed *e, ax_tensor ids, ax_tensor dx
             ax_tensor_over(e->positions->grad.data, nn->acc, e->positions->rows, dx.cols);
         AX_TRY(ax_embed_bwd(nn->dev, positions_of(nn), 0, dx, dp));
     }
-    AX_TRY(ax_nn_scratch(nn, rows, dx.cols, &narrow));
-    AX_TRY(ax_copy(nn->dev, dx, narrow));
+    narrow = dx;
+    if (nn->act != nn->acc) {
+        AX_TRY(ax_nn_scratch(nn, rows, dx.cols, &narrow));
+        AX_TRY(ax_copy(nn->dev, dx, narrow));
+    }
     AX_TRY(ax_vocab_pieces(nn, nn->call, &pieces));
     AX_TRY(ax_vocab_gather(nn, narrow, pieces, "embed backward"));
     double beta = 1;

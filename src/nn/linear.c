@@ -76,7 +76,7 @@ static ax_status add_bias_grads(ax_nn *nn, const ax_linear *l, ax_tensor dout)
 ax_status ax_linear_fwd(ax_nn *nn, ax_linear *l, ax_tensor in, ax_tensor out, ax_tensor *kept)
 {
     size_t mark = ax_arena_mark(nn->call);
-    bool keep = nn->keep_gathered && kept;
+    bool keep = nn->keep_gathered && kept && !ax_side_is_whole(&l->in);
     ax_flow rows, sum;
     ax_tensor whole, w, partial;
     AX_TRY(ax_side_gather_begin(nn, &l->in, in, keep ? nn->step : nn->call, &rows));

@@ -23,7 +23,8 @@ typedef struct ax_model_config {
     ax_arena *step, *call;
     ax_dtype act;     // f32, bf16 (acc f32) or f64 (acc f64)
     unsigned overlap; // ax_overlap bits
-    bool recompute, keep_gathered;
+    ax_recompute recompute;
+    bool keep_gathered;
     bool document_mask; // positions of a batch are obeyed
     int64_t cache;      // positions of a sequence whose keys and values are kept (infer.h); 0: none
 } ax_model_config;

@@ -26,6 +26,13 @@ typedef enum ax_overlap { // section 4 of docs/parallelism.md
     AX_OVERLAP_ALL = 63,
 } ax_overlap;
 
+// What a step keeps for backward (docs/parallelism.md, section 4).
+typedef enum ax_recompute {
+    AX_RECOMPUTE_NONE,      // everything
+    AX_RECOMPUTE_SELECTIVE, // what no elementwise pass can make again
+    AX_RECOMPUTE_FULL,      // each block's input
+} ax_recompute;
+
 typedef enum ax_phase {
     AX_FORWARD,
     AX_RECOMPUTE,
@@ -55,7 +62,8 @@ typedef struct ax_nn {
     ax_arena *step; // saved activations: a stack that backward unwinds
     ax_arena *call; // scratch inside one layer
     unsigned overlap;
-    bool recompute, keep_gathered;
+    ax_recompute recompute;
+    bool keep_gathered;
     ax_tensor positions; // (1, m) i32: where each token of this micro-batch stands
     bool documents;      // they start anew with each document, and attention does not look back
     ax_cache *cache;     // NULL: attention is among these tokens alone

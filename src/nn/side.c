@@ -7,7 +7,7 @@ void ax_side_local(const ax_side_spec *s, int64_t rows, int64_t cols, int64_t *l
     *local_cols = s->side == AX_SIDE_HEADS ? cols / s->comm->size : cols;
 }
 
-static bool is_whole(const ax_side_spec *s)
+bool ax_side_is_whole(const ax_side_spec *s)
 {
     return s->side == AX_SIDE_COPY || s->comm->size == 1;
 }
@@ -46,7 +46,7 @@ ax_status ax_side_gather_begin(ax_nn *nn, const ax_side_spec *s, ax_tensor local
                                ax_flow *f)
 {
     *f = (ax_flow){.from = local, .to = local, .out = local};
-    if (is_whole(s))
+    if (ax_side_is_whole(s))
         return AX_OK;
     int ranks = s->comm->size;
     AX_ASSERT(ax_tensor_is_packed(local));
@@ -69,7 +69,7 @@ ax_status ax_side_gather_begin(ax_nn *nn, const ax_side_spec *s, ax_tensor local
 ax_status ax_side_gather_end(ax_nn *nn, const ax_side_spec *s, ax_flow *f, ax_tensor *whole)
 {
     AX_TRY(ax_comm_wait(&f->req));
-    if (s->side == AX_SIDE_HEADS && !is_whole(s))
+    if (s->side == AX_SIDE_HEADS && !ax_side_is_whole(s))
         AX_TRY(ax_side_unpack(nn, s, f->to, f->out));
     *whole = f->out;
     return AX_OK;
@@ -78,7 +78,7 @@ ax_status ax_side_gather_end(ax_nn *nn, const ax_side_spec *s, ax_flow *f, ax_te
 ax_status ax_side_partial(ax_nn *nn, const ax_side_spec *s, ax_tensor out, ax_tensor *partial)
 {
     *partial = out;
-    if (is_whole(s))
+    if (ax_side_is_whole(s))
         return AX_OK; // summed in place, or not at all
     int ranks = s->comm->size;
     bool rows = s->side == AX_SIDE_ROWS;

@@ -32,6 +32,9 @@ typedef struct ax_flow { // in flight; caller's memory
 void ax_side_local(const ax_side_spec *s, int64_t rows, int64_t cols, int64_t *local_rows,
                    int64_t *local_cols);
 
+// Whether every rank of the axis holds all of it: then a gather moves nothing.
+bool ax_side_is_whole(const ax_side_spec *s);
+
 // `whole` is taken from `arena` unless the side is whole already.
 ax_status ax_side_gather_begin(ax_nn *nn, const ax_side_spec *s, ax_tensor local, ax_arena *arena,
                                ax_flow *f);

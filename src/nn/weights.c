@@ -98,16 +98,16 @@ static ax_slab *next_layer(const ax_nn *nn, const ax_slab *s)
     int i = s->index;
     if (i < 0)
         return NULL;
-    bool starts_block = i % AX_BLOCK_LINEARS == 0;
+    bool starts_block = i % AX_BLOCK_LINEARS == 0, full = nn->recompute == AX_RECOMPUTE_FULL;
     switch (nn->phase) {
     case AX_FORWARD:
         return i + 1 < nn->layers ? nn->order[i + 1] : NULL;
-    case AX_RECOMPUTE: // the last layer of the block is the first that backward needs: it stays
+    case AX_RECOMPUTE: // the last layer of the block is not run again, but backward begins with it
         return (i + 1) % AX_BLOCK_LINEARS ? nn->order[i + 1] : NULL;
     case AX_BACKWARD:
         if (i == 0)
             return NULL;
-        return nn->order[starts_block && nn->recompute ? i - AX_BLOCK_LINEARS : i - 1];
+        return nn->order[starts_block && full ? i - AX_BLOCK_LINEARS : i - 1];
     }
     return NULL;
 }

@@ -38,8 +38,9 @@ const ax_option ax_train_option_table[] = {
     {"train.seed", AX_OPT_INT, TRAIN(seed), "1", "0..", "seed of the initial weights"},
     {"train.precision", AX_OPT_CHOICE, TRAIN(precision), "auto", "fp32|bf16|auto",
      "bf16: bf16 operands, fp32 sums and masters; auto: bf16 where the processor has it"},
-    {"train.recompute", AX_OPT_CHOICE, TRAIN(recompute), "none", "none|full",
-     "activations kept for backward: all, or only each block's input"},
+    {"train.recompute", AX_OPT_CHOICE, TRAIN(recompute), "none", "none|selective|full",
+     "activations kept for backward: all, all but outputs of norms and of the mlp's activation, or "
+     "only each block's input"},
     {"train.activations", AX_OPT_CHOICE, TRAIN(activations), "auto", "auto|sharded|replicated",
      "activations between layers: cut over all ranks, or repeated; auto: sharded where sizes "
      "allow"},

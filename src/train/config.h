@@ -34,6 +34,7 @@ typedef enum ax_config_precision {
 } ax_config_precision;
 typedef enum ax_config_recompute {
     AX_CONFIG_KEEP_ALL,
+    AX_CONFIG_RECOMPUTE_SELECTIVE,
     AX_CONFIG_RECOMPUTE_FULL,
 } ax_config_recompute;
 typedef enum ax_config_activations {

@@ -195,6 +195,8 @@ static void fit_batch(ax_job *job, int64_t batch)
 static ax_status resolve(ax_job *job)
 {
     static const ax_activations held[] = {AX_ACT_AUTO, AX_ACT_SHARDED, AX_ACT_REPLICATED};
+    static const ax_recompute again[] = {AX_RECOMPUTE_NONE, AX_RECOMPUTE_SELECTIVE,
+                                         AX_RECOMPUTE_FULL};
     ax_run_config *c = job->config;
     const ax_train_options *o = &c->train;
     ax_trainer_config *t = &job->trainer;
@@ -205,7 +207,7 @@ static ax_status resolve(ax_job *job)
                              .activations = held[o->activations],
                              .threads = (int)o->threads,
                              .overlap = overlap_bits(o),
-                             .recompute = o->recompute == AX_CONFIG_RECOMPUTE_FULL,
+                             .recompute = again[o->recompute],
                              .keep_gathered = o->keep_gathered,
                              .document_mask = job->corpus_wanted && c->data.document_mask,
                              .inference = job->inference,

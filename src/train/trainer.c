@@ -168,7 +168,7 @@ static ax_status check_memory(const char *what, double bytes, int ranks)
         bytes * ranks <= memory, AX_ENOMEM,
         "%s of a rank take %.1f GiB, times %d ranks here, but this machine has %.1f GiB: cut the "
         "model over more machines (x, y, z), or try a smaller train.micro_batch, model.seq or "
-        "model, or train.recompute=full",
+        "model, or train.recompute=selective or full",
         what, bytes / gib, ranks, memory / gib);
     return AX_OK;
 }

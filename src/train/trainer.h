@@ -27,7 +27,8 @@ typedef struct ax_trainer_config {
     ax_dtype act;       // f32, bf16 or f64
     int threads;        // of this rank; 0: the cores it shares with others, divided evenly
     unsigned overlap;   // ax_overlap bits
-    bool recompute, keep_gathered;
+    ax_recompute recompute;
+    bool keep_gathered;
     bool document_mask; // attention stays inside a document: t.positions are read
     bool inference;     // no gradients, no optimizer state
     int64_t cache;      // inference: positions of a sequence in a cache (nn/infer.h), and no passes

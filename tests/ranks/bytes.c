@@ -160,18 +160,21 @@ static void add_rows(const step *s, const char *axis, bool cut, const char *tag,
 }
 
 // A pair of linear layers: into the inner activations (width `in` there) and back out of them
-// (width `out`). Times: forward, forward again when recomputing, and backward.
-static void add_pair(const step *s, held inner, int64_t in, int64_t out)
+// (width `out`). Times: forward, forward again when recomputing (but for the last layer of a block),
+// and backward.
+static void add_pair(const step *s, held inner, int64_t in, int64_t out, bool last)
 {
     int64_t forward = s->M * (s->recompute ? 2 : 1), again = s->keep ? 0 : s->M;
+    int64_t forward_out = last ? s->M : forward;
+    int64_t again_out = last && s->recompute ? s->M : again;
     int64_t stream = s->m * (s->a->hidden / s->Gy);
     // Residual stream, over x: the first layer reads it, the second one adds to it.
     add_rows(s, "x", s->sharded, "rows outer", forward + again + s->M, stream);
-    add_sum(s, "x", s->sharded, "sum outer", forward + s->M, stream);
+    add_sum(s, "x", s->sharded, "sum outer", forward_out + s->M, stream);
     // Inner activations, over y: the first layer writes them, the second one reads them.
     add_sum(s, "y", inner == CUT, "sum inner", forward, s->m * in);
     add_rows(s, "y", inner == CUT, "rows inner", s->M, s->m * in);
-    add_rows(s, "y", inner == CUT, "rows inner", forward + again, s->m * out);
+    add_rows(s, "y", inner == CUT, "rows inner", forward_out + again_out, s->m * out);
     add_sum(s, "y", inner == CUT, "sum inner", s->M, s->m * out);
 }
 
@@ -182,8 +185,8 @@ static void add_blocks(const step *s)
     int64_t kv = a->kv_heads * s->copies * a->head_dim / s->Gx;
     int64_t f = a->ffn / s->Gx;
     for (int64_t i = 0; i < a->layers; i++) {
-        add_pair(s, s->attention, q + 2 * kv, q);
-        add_pair(s, s->mlp, a->kind == AX_LLAMA ? 2 * f : f, f);
+        add_pair(s, s->attention, q + 2 * kv, q, false);
+        add_pair(s, s->mlp, a->kind == AX_LLAMA ? 2 * f : f, f, true);
     }
     int64_t rows = s->sharded ? s->m / s->Gx : s->m, norms = 2 * a->layers + 1;
     int64_t floats = a->kind == AX_GPT ? 2 : 1; // a row
@@ -236,7 +239,7 @@ void bytes_expect(const ax_arch *arch, const ax_trainer_config *config, bytes_ta
     s.acc = config->act == AX_F64 ? 8 : 4;
     s.copies = arch->kv_heads < s.Gx ? s.Gx / arch->kv_heads : 1;
     s.layers = 4 * arch->layers;
-    s.recompute = config->recompute;
+    s.recompute = config->recompute == AX_RECOMPUTE_FULL;
     s.keep = config->keep_gathered;
     s.sharded = config->activations != AX_ACT_REPLICATED && s.m % s.Gx == 0 && s.m % s.Gy == 0;
     bool heads = arch->heads % (s.Gx * s.Gy) == 0 && arch->kv_heads % (s.Gx * s.Gy) == 0;

@@ -38,7 +38,7 @@ enum {
     F_ORDER
 };
 
-static const int levels[FACTORS] = {GRIDS, 2, 2, 4, SPLITS, 2, 2, 2, 2, 2, 4, 4};
+static const int levels[FACTORS] = {GRIDS, 2, 2, 4, SPLITS, 2, 3, 2, 2, 2, 4, 4};
 
 static const unsigned overlap_of[] = {AX_OVERLAP_ALL, 0, AX_OAG | AX_OAR | AX_ODATA,
                                       AX_RAG | AX_ORS | AX_OUPDATE};
@@ -55,7 +55,7 @@ static grid_case case_of(const row *r)
                    .kv = l[F_KV],
                    .split = l[F_SPLIT],
                    .replicated = l[F_REPLICATED],
-                   .recompute = l[F_RECOMPUTE],
+                   .recompute = (ax_recompute)l[F_RECOMPUTE],
                    .keep = l[F_KEEP],
                    .lazy = l[F_LAZY],
                    .settle = l[F_SETTLE],
@@ -223,12 +223,13 @@ void case_print(const grid_case *c, char *text, size_t size)
 {
     static const char *const split_name[] = {"one micro-batch", "four micro-batches",
                                              "single sequences", "odd sequences"};
+    static const char *const recompute_name[] = {"", ", selective", ", recompute"};
     char grid[64];
     ax_grid_print(&c->grid, grid, sizeof grid);
     snprintf(text, size, "%s %s %s kv=%d, %s, %s%s%s%s%s%s, overlap %u, %s %s", grid,
              c->kind == AX_GPT ? "gpt" : "llama", c->tied ? "tied" : "untied",
              (int)case_trial(c, 1).arch.kv_heads, split_name[c->split],
-             c->replicated ? "replicated" : "sharded", c->recompute ? ", recompute" : "",
+             c->replicated ? "replicated" : "sharded", recompute_name[c->recompute],
              c->keep ? ", keep" : "", c->lazy ? ", lazy" : "", c->settle ? ", settled" : "",
              c->documents ? ", documents" : "", c->overlap, ax_dtype_name(c->act), c->device);
 }
@@ -257,7 +258,8 @@ const outcome *serial_of(const grid_case *c, int steps)
     mine.config.micro_batch = 0;
     mine.config.activations = AX_ACT_REPLICATED;
     mine.config.overlap = 0;
-    mine.config.lazy = mine.config.recompute = mine.config.keep_gathered = mine.settle = false;
+    mine.config.recompute = AX_RECOMPUTE_NONE;
+    mine.config.lazy = mine.config.keep_gathered = mine.settle = false;
     for (serial *s = known; s; s = s->next)
         if (same_trial(&s->trial, &mine) && s->trial.steps == steps)
             return &s->outcome;

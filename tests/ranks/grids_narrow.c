@@ -28,7 +28,7 @@ static grid_case narrow_case(int i, const ax_grid_shape *grid, const char *devic
                        .kv = (i + i / 4) % 4,
                        .split = (i + i / 7) % SPLITS,
                        .replicated = i / 3 % 2,
-                       .recompute = i / 5 % 2,
+                       .recompute = (ax_recompute)(i / 5 % 3),
                        .keep = i / 4 % 2,
                        .overlap = AX_OVERLAP_ALL,
                        .act = act,
