@@ -138,6 +138,8 @@ ax_status ax_model_init(ax_model *m, const ax_model_config *config)
                            .overlap = config->overlap,
                            .recompute = config->recompute,
                            .keep_gathered = config->keep_gathered,
+                           .wide_sums = config->wide_sums,
+                           .narrow_grads = config->narrow_grads,
                            .first_micro = true,
                            .last_micro = true},
                     .document_mask = config->document_mask};

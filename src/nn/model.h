@@ -25,6 +25,7 @@ typedef struct ax_model_config {
     unsigned overlap; // ax_overlap bits
     ax_recompute recompute;
     bool keep_gathered;
+    bool wide_sums, narrow_grads; // as ax_nn
     bool document_mask; // positions of a batch are obeyed
     int64_t cache;      // positions of a sequence whose keys and values are kept (infer.h); 0: none
 } ax_model_config;

@@ -75,15 +75,21 @@ ax_status ax_side_gather_end(ax_nn *nn, const ax_side_spec *s, ax_flow *f, ax_te
     return AX_OK;
 }
 
+// Sums that travel are wider than what they become.
+static bool is_wide(const ax_nn *nn, const ax_side_spec *s)
+{
+    return nn->wide_sums && nn->act != nn->acc && s->comm->size > 1;
+}
+
 ax_status ax_side_partial(ax_nn *nn, const ax_side_spec *s, ax_tensor out, ax_tensor *partial)
 {
     *partial = out;
-    if (ax_side_is_whole(s))
+    if (ax_side_is_whole(s) && !is_wide(nn, s))
         return AX_OK; // summed in place, or not at all
-    int ranks = s->comm->size;
-    bool rows = s->side == AX_SIDE_ROWS;
-    return ax_nn_scratch(nn, rows ? out.rows * ranks : out.rows, rows ? out.cols : out.cols * ranks,
-                         partial);
+    int64_t rows = s->side == AX_SIDE_ROWS ? s->comm->size : 1;
+    int64_t cols = s->side == AX_SIDE_HEADS ? s->comm->size : 1;
+    return ax_tensor_alloc(nn->call, is_wide(nn, s) ? nn->acc : out.dtype, out.rows * rows,
+                           out.cols * cols, partial);
 }
 
 ax_status ax_side_scatter_begin(ax_nn *nn, const ax_side_spec *s, ax_tensor partial, ax_tensor out,
@@ -92,22 +98,32 @@ ax_status ax_side_scatter_begin(ax_nn *nn, const ax_side_spec *s, ax_tensor part
     *f = (ax_flow){.from = partial, .to = out, .out = out};
     if (s->comm->size == 1)
         return AX_OK;
+    if (is_wide(nn, s) && s->side == AX_SIDE_COPY)
+        f->to = partial;
+    else if (is_wide(nn, s))
+        AX_TRY(ax_tensor_alloc(nn->call, partial.dtype, out.rows, out.cols, &f->to));
     ax_xfer x = {.send = partial.data,
-                 .recv = out.data,
+                 .recv = f->to.data,
                  .count = ax_tensor_count(out),
-                 .dtype = out.dtype,
+                 .dtype = partial.dtype,
                  .tag = s->tag_scatter};
     if (s->side == AX_SIDE_COPY)
         return ax_comm_allreduce_begin(s->comm, &x, &f->req);
     if (s->side == AX_SIDE_HEADS) {
-        AX_TRY(ax_nn_scratch(nn, out.rows * s->comm->size, out.cols, &f->from));
+        AX_TRY(ax_tensor_alloc(nn->call, partial.dtype, out.rows * s->comm->size, out.cols,
+                               &f->from));
         AX_TRY(ax_side_pack(nn, s, partial, f->from));
         x.send = f->from.data;
     }
     return ax_comm_reduce_scatter_begin(s->comm, &x, &f->req);
 }
 
-ax_status ax_side_scatter_end(ax_flow *f)
+ax_status ax_side_scatter_end(ax_nn *nn, ax_flow *f)
 {
-    return ax_comm_wait(&f->req);
+    AX_TRY(ax_comm_wait(&f->req));
+    if (f->to.data == f->out.data)
+        return AX_OK;
+    AX_TRY(ax_copy(nn->dev, f->to, f->out));
+    f->to = f->out; // may be ended twice
+    return AX_OK;
 }

@@ -78,6 +78,15 @@ const ax_option ax_train_option_table[] = {
     {0},
 };
 
+#define COMM(field) offsetof(ax_comm_options, field)
+const ax_option ax_comm_option_table[] = {
+    {"comm.gradients", AX_OPT_CHOICE, COMM(gradients), "fp32", "fp32|bf16",
+     "sums of matrices' gradients over z and data; bf16: half the bytes, a rounding a hop"},
+    {"comm.activations", AX_OPT_CHOICE, COMM(activations), "bf16", "bf16|fp32",
+     "sums of partial activations over x and y; with train.precision=fp32 they are fp32 anyway"},
+    {0},
+};
+
 #define GENERATE(field) offsetof(ax_generate_options, field)
 const ax_option ax_generate_option_table[] = {
     {"generate.tokens", AX_OPT_INT, GENERATE(tokens), "200", "0..", "tokens to generate"},
@@ -373,6 +382,8 @@ static ax_status join(ax_run_config *c)
     if (st == AX_OK)
         st = ax_options_add(&c->options, ax_train_option_table, &c->train);
     if (st == AX_OK)
+        st = ax_options_add(&c->options, ax_comm_option_table, &c->comm);
+    if (st == AX_OK)
         st = ax_options_add(&c->options, ax_generate_option_table, &c->generate);
     if (st == AX_OK)
         st = ax_options_add(&c->options, ax_convert_option_table, &c->convert);
@@ -450,8 +461,8 @@ static void visit_section(const ax_run_config *c, const char *section, visit *ea
 }
 
 // In reading order; "" are the keys without a dot.
-static const char *const sections[] = {"",         "model",   "data",   "train",
-                                       "generate", "convert", "prepare"};
+static const char *const sections[] = {"",     "model",    "data",    "train",
+                                       "comm", "generate", "convert", "prepare"};
 enum { SECTIONS = sizeof sections / sizeof sections[0] };
 
 static ax_status finish(const ax_text *out)
@@ -517,7 +528,7 @@ ax_status ax_config_help(const char *section, ax_text *out)
         known = strcmp(section, sections[i]) == 0;
     AX_CHECK(
         known, AX_EUSAGE,
-        "no keys begin with '%s.' (sections: run, model, data, train, generate, convert, prepare)",
+        "no keys begin with '%s.' (sections: run, model, data, train, comm, generate, convert, prepare)",
         section);
     AX_TRY(join(&c));
     for (int i = 0; i < SECTIONS; i++)

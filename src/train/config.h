@@ -37,6 +37,14 @@ typedef enum ax_config_recompute {
     AX_CONFIG_RECOMPUTE_SELECTIVE,
     AX_CONFIG_RECOMPUTE_FULL,
 } ax_config_recompute;
+typedef enum ax_config_gradients {
+    AX_CONFIG_GRADIENTS_FP32,
+    AX_CONFIG_GRADIENTS_BF16,
+} ax_config_gradients;
+typedef enum ax_config_sums {
+    AX_CONFIG_SUMS_BF16,
+    AX_CONFIG_SUMS_FP32,
+} ax_config_sums;
 typedef enum ax_config_activations {
     AX_CONFIG_AUTO_ACTIVATIONS,
     AX_CONFIG_SHARDED,
@@ -76,6 +84,13 @@ typedef struct ax_train_options {
     double wall_time;                          // seconds from the start; 0: the scheduler's
 } ax_train_options;
 extern const ax_option ax_train_option_table[]; // train.*
+
+// How sums travel between ranks.
+typedef struct ax_comm_options {
+    int64_t gradients;   // ax_config_gradients
+    int64_t activations; // ax_config_sums
+} ax_comm_options;
+extern const ax_option ax_comm_option_table[]; // comm.*
 
 typedef struct ax_generate_options {
     int64_t tokens;
@@ -117,6 +132,7 @@ typedef struct ax_run_config {
     ax_arch arch;       // as set: not yet through ax_arch_check
     ax_data_options data;
     ax_train_options train;
+    ax_comm_options comm;
     ax_generate_options generate;
     ax_convert_options convert;
     ax_prepare_options prepare;

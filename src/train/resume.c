@@ -327,7 +327,7 @@ static bool of_this_start(const char *key)
                                        "train.stop_before",
                                        "train.wall_time",
                                        NULL};
-    static const char *const sections[] = {"model", "data", "train", "loss"};
+    static const char *const sections[] = {"model", "data", "train", "comm", "loss"};
     if (has(list, key))
         return true;
     bool ours = strcmp(key, "device") == 0;
@@ -358,6 +358,8 @@ static bool may_change(const char *key)
                                        "train.save_every",
                                        "train.save_async",
                                        "train.keep",
+                                       "comm.gradients",
+                                       "comm.activations",
                                        NULL};
     return has(list, key);
 }

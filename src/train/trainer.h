@@ -29,6 +29,7 @@ typedef struct ax_trainer_config {
     unsigned overlap;   // ax_overlap bits
     ax_recompute recompute;
     bool keep_gathered;
+    bool wide_sums, narrow_grads; // as ax_nn
     bool document_mask; // attention stays inside a document: t.positions are read
     bool inference;     // no gradients, no optimizer state
     int64_t cache;      // inference: positions of a sequence in a cache (nn/infer.h), and no passes

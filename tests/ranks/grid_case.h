@@ -27,6 +27,7 @@ typedef struct grid_case {
     int replicated;
     ax_recompute recompute;
     int keep, lazy, settle, documents;
+    int wide, narrow; // activations are summed in fp32; gradients in bf16
     unsigned overlap;
     ax_dtype act;
     const char *device;

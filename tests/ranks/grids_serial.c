@@ -209,7 +209,9 @@ void part_overlap(verdict *v, bool all)
                        .tied = i / 2 % 2,
                        .split = (i / 3 + 1) % SPLITS,
                        .recompute = (ax_recompute)(i / 5 % 3),
-                       .act = AX_F64,
+                       .wide = i % 4 == 1,
+                       .narrow = i % 4 >= 2,
+                       .act = i % 4 == 1 || i % 4 == 2 ? AX_BF16 : AX_F64,
                        .device = "ref"};
         outcome off, on, lazy;
         char name[200];
