@@ -235,10 +235,11 @@ static ax_status parse(bench *b, const char *argument)
             b->recompute = (ax_recompute)i;
             return AX_OK;
         }
-    AX_CHECK(strcmp(argument, "precision=fp32") == 0 || strcmp(argument, "precision=bf16") == 0,
-             AX_EUSAGE,
-             "%s: known are preset=, batch=, seq=, steps=, kernels=, recompute=, precision=fp32|bf16",
-             argument);
+    AX_CHECK(
+        strcmp(argument, "precision=fp32") == 0 || strcmp(argument, "precision=bf16") == 0,
+        AX_EUSAGE,
+        "%s: known are preset=, batch=, seq=, steps=, kernels=, recompute=, precision=fp32|bf16",
+        argument);
     b->act = argument[10] == 'b' ? AX_BF16 : AX_F32;
     return AX_OK;
 }

@@ -26,8 +26,8 @@ typedef struct ax_model_config {
     ax_recompute recompute;
     bool keep_gathered;
     bool wide_sums, narrow_grads; // as ax_nn
-    bool document_mask; // positions of a batch are obeyed
-    int64_t cache;      // positions of a sequence whose keys and values are kept (infer.h); 0: none
+    bool document_mask;           // positions of a batch are obeyed
+    int64_t cache; // positions of a sequence whose keys and values are kept (infer.h); 0: none
 } ax_model_config;
 
 typedef struct ax_model {

@@ -110,8 +110,8 @@ ax_status ax_side_scatter_begin(ax_nn *nn, const ax_side_spec *s, ax_tensor part
     if (s->side == AX_SIDE_COPY)
         return ax_comm_allreduce_begin(s->comm, &x, &f->req);
     if (s->side == AX_SIDE_HEADS) {
-        AX_TRY(ax_tensor_alloc(nn->call, partial.dtype, out.rows * s->comm->size, out.cols,
-                               &f->from));
+        AX_TRY(
+            ax_tensor_alloc(nn->call, partial.dtype, out.rows * s->comm->size, out.cols, &f->from));
         AX_TRY(ax_side_pack(nn, s, partial, f->from));
         x.send = f->from.data;
     }

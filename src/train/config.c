@@ -526,10 +526,10 @@ ax_status ax_config_help(const char *section, ax_text *out)
     bool known = !section;
     for (int i = 0; i < SECTIONS && !known; i++)
         known = strcmp(section, sections[i]) == 0;
-    AX_CHECK(
-        known, AX_EUSAGE,
-        "no keys begin with '%s.' (sections: run, model, data, train, comm, generate, convert, prepare)",
-        section);
+    AX_CHECK(known, AX_EUSAGE,
+             "no keys begin with '%s.' (sections: run, model, data, train, comm, generate, "
+             "convert, prepare)",
+             section);
     AX_TRY(join(&c));
     for (int i = 0; i < SECTIONS; i++)
         if (!section || strcmp(section, sections[i]) == 0)

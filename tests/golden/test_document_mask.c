@@ -159,7 +159,10 @@ static void check(const char *device, ax_dtype act, double allowed)
             assert_int_equal(ax_ranks_run(1, compare_rank, &j), AX_OK);
             print_message("%s %s %s%s: losses within %.1e, gradients within %.1e\n",
                           kind == AX_GPT ? "gpt" : "llama", device, ax_dtype_name(act),
-                          recompute == 2 ? ", recompute" : recompute ? ", selective" : "", j.worst_loss, j.worst_grad);
+                          recompute == 2 ? ", recompute"
+                          : recompute    ? ", selective"
+                                         : "",
+                          j.worst_loss, j.worst_grad);
             assert_true(j.worst_loss <= allowed && j.worst_grad <= allowed);
         }
 }

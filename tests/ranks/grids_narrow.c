@@ -61,8 +61,8 @@ static void run_precision(verdict *v, const char *device, const precision *p, bo
                  p->narrow ? ", gradients in bf16"
                  : p->wide ? ", sums in fp32"
                            : "",
-                 device, fast ? "" : " on some and 3 on the others",
-                 w.seen.grad, w.grad_at, w.seen.loss, w.seen.norm);
+                 device, fast ? "" : " on some and 3 on the others", w.seen.grad, w.grad_at,
+                 w.seen.loss, w.seen.norm);
 }
 
 void part_narrow(verdict *v, bool all)

@@ -9,9 +9,9 @@ typedef struct held { // what the formulas are made of
     int64_t Gx, Gy, Gz, Gd;
     int64_t act, acc;
     bool gpt, narrow_z, narrow_data;
-    int64_t largest[3];   // local blocks of a layer, by the slot it uses
-    int64_t returned[3];  // of them at one z coordinate
-    int64_t most_piece;   // of a matrix of a block
+    int64_t largest[3];  // local blocks of a layer, by the slot it uses
+    int64_t returned[3]; // of them at one z coordinate
+    int64_t most_piece;  // of a matrix of a block
     int64_t vocab_piece;
 } held;
 
