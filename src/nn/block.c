@@ -103,8 +103,8 @@ ax_status ax_block_again(ax_nn *nn, ax_block *b, ax_tensor x, ax_block_saved *s)
     return activate(nn, s);
 }
 
-// Scratch (rows_outer, H/Gy) act of half a block's backward pass: first the rounded gradient of what
-// joined the stream, then, with selective recompute, the norm's output. Without either: none.
+// Scratch (rows_outer, H/Gy) act of half a block's backward pass: first the rounded gradient of
+// what joined the stream, then, with selective recompute, the norm's output. Without either: none.
 static ax_status take_spare(ax_nn *nn, ax_tensor d, ax_tensor *spare)
 {
     *spare = (ax_tensor){0};

@@ -8,8 +8,8 @@
 #pragma once
 #include "nn/nn.h"
 
-// A buffer, in the call arena, of the pieces that travel: (pieces * rows_outer, H/Gy), piece r = the rows and columns
-// of rank r of the communicator.
+// A buffer, in the call arena, of the pieces that travel: (pieces * rows_outer, H/Gy), piece r =
+// the rows and columns of rank r of the communicator.
 ax_status ax_vocab_pieces(ax_nn *nn, ax_dtype dtype, ax_tensor *pieces);
 // The view (rows_outer, H/Gy) of `whole` (m, H) that piece `r` holds.
 ax_tensor ax_vocab_window(const ax_nn *nn, ax_tensor whole, int r);

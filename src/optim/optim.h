@@ -21,7 +21,8 @@ typedef struct ax_optim_config {
     bool narrow_grads; // sums over data travel in bf16
 } ax_optim_config;
 
-// Buffers of the sums over data that travel in bf16: matrices take turns, the vocabulary has its own.
+// Buffers of the sums over data that travel in bf16: matrices take turns, the vocabulary has its
+// own.
 enum { AX_NARROW_TURNS = 4, AX_NARROW_SLOTS = AX_NARROW_TURNS + 1 };
 typedef struct ax_narrow {
     ax_tensor sent, back; // (1, piece), (1, part) bf16 of the largest that uses it
@@ -39,7 +40,8 @@ typedef struct ax_optim {
 } ax_optim;
 
 // reduce.c
-// Takes the buffers of narrow sums from the run arena; none without narrow_grads or peers over data.
+// Takes the buffers of narrow sums from the run arena; none without narrow_grads or peers over
+// data.
 ax_status ax_optim_bind(ax_optim *o, ax_arena *run);
 ax_status ax_optim_grad_ready(void *optim, ax_param *p);
 ax_status ax_optim_reduce(ax_optim *o);

@@ -162,8 +162,8 @@ static void add_rows(const step *s, const char *axis, bool cut, const char *tag,
 }
 
 // A pair of linear layers: into the inner activations (width `in` there) and back out of them
-// (width `out`). Times: forward, forward again when recomputing (but for the last layer of a block),
-// and backward.
+// (width `out`). Times: forward, forward again when recomputing (but for the last layer of a
+// block), and backward.
 static void add_pair(const step *s, held inner, int64_t in, int64_t out, bool last)
 {
     int64_t forward = s->M * (s->recompute ? 2 : 1), again = s->keep ? 0 : s->M;

@@ -1,5 +1,5 @@
-// The memory of a rank by kind, from the formulas of docs/parallelism.md: written from the document,
-// sharing nothing with the code that allocates.
+// The memory of a rank by kind, from the formulas of docs/parallelism.md: written from the
+// document, sharing nothing with the code that allocates.
 //
 //     memory_table expected;
 //     memory_expect(&arch, &config, &layout, &expected);
