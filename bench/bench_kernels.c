@@ -297,7 +297,7 @@ static rows make_rows(bench *b, ax_dtype act, int64_t m, int64_t n)
               .db = tensor(b, AX_F32, 1, n),
               .table = tensor(b, act, 1000, n),
               .freq = tensor(b, AX_F32, 1, 32),
-              .step = {1e-3, 0.9, 0.95, 1e-8, 0.1, 0.05, 1, 0}};
+              .step = {1e-3, 0.9, 0.95, 1e-8, 0.1, 0.05, 1}};
     for (int i = 0; i < 5; i++)
         r.run[i] = tensor(b, i < 4 ? AX_F32 : act, 1, m * n);
     r.ids = ax_tensor_over(NULL, AX_I32, 1, m);

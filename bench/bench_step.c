@@ -2,7 +2,7 @@
 // best matmul rate that the same run measures.
 //
 //     bench_step [preset=gpt2-124m] [batch=4] [seq=1024] [precision=fp32|bf16] [steps=5]
-//                [kernels=1]
+//                [kernels=1] [recompute=none|selective|full]
 //
 // The ceiling is the best rate of the matmuls that the step itself is made of (and of one large
 // square), each timed alone, three times in every round: a round stands before, between and after
@@ -22,6 +22,7 @@ enum { MOST_STEPS = 100 };
 typedef struct bench {
     bench_case c;
     int64_t kernels;
+    ax_recompute recompute;
     ax_trainer t;
     double ceiling;                              // best matmul rate so far, flop/s
     double round;                                // of the last round
@@ -40,9 +41,13 @@ static ax_status time_product(bench *b, product p, void *mem)
     ax_tensor x = ax_tensor_over(at, b->c.act, p.m, p.k);
     ax_tensor w = ax_tensor_over(at + (size_t)(p.m * p.k) * size, b->c.act, p.n, p.k);
     ax_tensor y = ax_tensor_over(at + (size_t)(p.m * p.k + p.n * p.k) * size, b->c.act, p.m, p.n);
+    ax_gemm_args g = {.tb = AX_T, .a = x, .b = w, .c = y};
+    size_t need = dev->kern->gemm_workspace(dev, &g);
+    if (need > dev->workspace_size) // larger than what the step itself multiplies
+        AX_TRY(ax_device_grow(dev, need));
     for (int i = 0; i < 3; i++) {
         double begun = ax_clock_s();
-        AX_TRY(ax_gemm(dev, &(ax_gemm_args){.tb = AX_T, .a = x, .b = w, .c = y}));
+        AX_TRY(ax_gemm(dev, &g));
         double rate = 2.0 * (double)p.m * (double)p.n * (double)p.k / (ax_clock_s() - begun);
         b->round = rate > b->round ? rate : b->round;
     }
@@ -107,6 +112,9 @@ static void print(bench *b)
            ax_dtype_name(c->act), device);
     printf("step      %8.3f s median (min %.3f, max %.3f, %lld steps)\n", flops / rate.median,
            flops / rate.most, flops / rate.least, (long long)c->steps);
+    printf("memory    %8.1f MiB of activations (run %.1f, scratch %.1f)\n",
+           (double)b->t.size.arena[1] / 1048576, (double)b->t.size.arena[0] / 1048576,
+           (double)b->t.size.arena[2] / 1048576);
     printf("tokens    %8.0f /s\n", (double)(c->batch * c->seq) * rate.median / flops);
     printf("issued    %8.1f Gflop a step (published formula, full attention: %.1f)\n", flops / 1e9,
            published / 1e9);
@@ -175,6 +183,7 @@ static ax_status bench_rank(void *ctx, ax_comm *world)
     bench *b = ctx;
     ax_trainer_config c = bench_case_trainer(&b->c);
     c.trace = b->kernels ? b->c.steps : 0;
+    c.recompute = b->recompute;
     AX_TRY(ax_trainer_open(&c, world, &b->t));
     ax_status st = run_steps(b);
     if (st == AX_OK && b->kernels)
@@ -185,13 +194,27 @@ static ax_status bench_rank(void *ctx, ax_comm *world)
     return st;
 }
 
+static bool set_recompute(bench *b, const char *argument)
+{
+    static const char *const recompute[] = {"recompute=none", "recompute=selective",
+                                            "recompute=full"};
+    for (int i = 0; i < 3; i++)
+        if (strcmp(argument, recompute[i]) == 0) {
+            b->recompute = (ax_recompute)i;
+            return true;
+        }
+    return false;
+}
+
 static ax_status prepare(bench *b, int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
-        bool ok, known = bench_case_set(&b->c, argv[i], &ok) ||
-                         bench_number(argv[i], "kernels=", &b->kernels, &ok);
+        bool ok = true, known = bench_case_set(&b->c, argv[i], &ok) ||
+                                bench_number(argv[i], "kernels=", &b->kernels, &ok) ||
+                                set_recompute(b, argv[i]);
         AX_CHECK(known && ok, AX_EUSAGE,
-                 "%s: known are preset=, batch=, seq=, steps=, kernels=, precision=fp32|bf16",
+                 "%s: known are preset=, batch=, seq=, steps=, kernels=, "
+                 "recompute=none|selective|full, precision=fp32|bf16",
                  argv[i]);
     }
     AX_CHECK(b->c.steps <= MOST_STEPS, AX_EUSAGE, "at most %d steps", MOST_STEPS);

@@ -15,7 +15,6 @@ typedef struct ax_step_scalars {
     double lr, beta1, beta2, eps;
     double bias1, bias2; // 1 - beta^step
     double grad_scale;   // clip factor: gradients are multiplied by it on reading
-    int skip;            // 1: leave the parameters and moments untouched
 } ax_step_scalars;
 
 typedef enum ax_trans {

@@ -58,6 +58,7 @@ typedef struct ax_param {
     ax_tensor grad;      // piece, acc: summed over the micro-batches of this z coordinate
     ax_tensor part_grad; // part, acc: summed over data; inside grad where Gdata = 1
     ax_req reduce;       // gradients under way over data
+    int turn;            // which buffer that sum uses where it travels in bf16
     ax_req update;       // new weights under way over data
 } ax_param;
 

@@ -11,7 +11,7 @@ ax_status ax_embed_layer_fwd(ax_nn *nn, ax_embed *e, ax_tensor ids, ax_tensor x)
     ax_tensor table, pieces, tokens;
     int64_t first = e->slab.param[0]->first_row, rows = nn->layout.rows_outer;
     AX_TRY(ax_weights_get(nn, &e->slab, &table));
-    AX_TRY(ax_vocab_pieces(nn, nn->call, &pieces));
+    AX_TRY(ax_vocab_pieces(nn, nn->act, &pieces));
     AX_TRY(ax_nn_scratch(nn, rows, x.cols, &tokens));
     for (int r = 0; r < ax_vocab_count(nn); r++) {
         ax_tensor piece = ax_tensor_rows(pieces, r * rows, rows);
@@ -42,9 +42,12 @@ ax_status ax_embed_layer_bwd(ax_nn *nn, ax_embed *e, ax_tensor ids, ax_tensor dx
             ax_tensor_over(e->positions->grad.data, nn->acc, e->positions->rows, dx.cols);
         AX_TRY(ax_embed_bwd(nn->dev, positions_of(nn), 0, dx, dp));
     }
-    AX_TRY(ax_nn_scratch(nn, rows, dx.cols, &narrow));
-    AX_TRY(ax_copy(nn->dev, dx, narrow));
-    AX_TRY(ax_vocab_pieces(nn, nn->call, &pieces));
+    narrow = dx;
+    if (nn->act != nn->acc) {
+        AX_TRY(ax_nn_scratch(nn, rows, dx.cols, &narrow));
+        AX_TRY(ax_copy(nn->dev, dx, narrow));
+    }
+    AX_TRY(ax_vocab_pieces(nn, nn->act, &pieces));
     AX_TRY(ax_vocab_gather(nn, narrow, pieces, "embed backward"));
     double beta = 1;
     if (e->tied)

@@ -76,7 +76,7 @@ static ax_status add_bias_grads(ax_nn *nn, const ax_linear *l, ax_tensor dout)
 ax_status ax_linear_fwd(ax_nn *nn, ax_linear *l, ax_tensor in, ax_tensor out, ax_tensor *kept)
 {
     size_t mark = ax_arena_mark(nn->call);
-    bool keep = nn->keep_gathered && kept;
+    bool keep = nn->keep_gathered && kept && !ax_side_is_whole(&l->in);
     ax_flow rows, sum;
     ax_tensor whole, w, partial;
     AX_TRY(ax_side_gather_begin(nn, &l->in, in, keep ? nn->step : nn->call, &rows));
@@ -86,7 +86,7 @@ ax_status ax_linear_fwd(ax_nn *nn, ax_linear *l, ax_tensor in, ax_tensor out, ax
     AX_TRY(ax_gemm(nn->dev, &(ax_gemm_args){.tb = AX_T, .a = whole, .b = w, .c = partial}));
     AX_TRY(ax_weights_done(nn, &l->slab));
     AX_TRY(ax_side_scatter_begin(nn, &l->out, partial, out, &sum));
-    AX_TRY(ax_side_scatter_end(&sum));
+    AX_TRY(ax_side_scatter_end(nn, &sum));
     AX_TRY(add_bias(nn, l, out));
     ax_arena_release(nn->call, mark);
     if (kept)
@@ -109,7 +109,7 @@ static ax_status input_grad_begin(ax_nn *nn, ax_linear *l, backward *b)
     AX_TRY(ax_gemm(nn->dev, &(ax_gemm_args){.a = b->dout, .b = w, .c = b->partial}));
     AX_TRY(ax_weights_done(nn, &l->slab));
     AX_TRY(ax_side_scatter_begin(nn, &l->in, b->partial, b->din, &b->sum));
-    return nn->overlap & AX_OAR ? AX_OK : ax_side_scatter_end(&b->sum);
+    return nn->overlap & AX_OAR ? AX_OK : ax_side_scatter_end(nn, &b->sum);
 }
 
 static ax_status weight_grad(ax_nn *nn, ax_linear *l, backward *b)
@@ -162,7 +162,7 @@ ax_status ax_linear_bwd(ax_nn *nn, ax_linear *l, ax_tensor in, ax_tensor kept, a
     AX_TRY(weight_grad(nn, l, &b));
     if (!sum_first)
         AX_TRY(input_grad_begin(nn, l, &b));
-    AX_TRY(ax_side_scatter_end(&b.sum));
+    AX_TRY(ax_side_scatter_end(nn, &b.sum));
     ax_arena_release(nn->call, mark);
     return AX_OK;
 }

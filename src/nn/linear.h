@@ -34,7 +34,8 @@ void ax_linear_init(ax_nn *nn, ax_linear *l, const ax_linear_config *config);
 // Changes how both sides are held, for a layout of other rows.
 void ax_linear_hold(ax_linear *l, ax_side outer, ax_side inner);
 
-// `kept`: the gathered input, saved for backward when keep_gathered is on; else data NULL.
+// `kept`: the gathered input, saved for backward when keep_gathered is on and there was something
+// to gather; else data NULL. Backward with it does not read `in`.
 ax_status ax_linear_fwd(ax_nn *nn, ax_linear *l, ax_tensor in, ax_tensor out, ax_tensor *kept);
 ax_status ax_linear_bwd(ax_nn *nn, ax_linear *l, ax_tensor in, ax_tensor kept, ax_tensor dout,
                         ax_tensor din);

@@ -4,11 +4,14 @@
 
 int64_t ax_head_chunk_rows(const ax_nn *nn)
 {
-    // About 32 MiB of fp32 logits, at least 64 rows so that the matmul stays efficient.
+    // Each chunk reads and writes the table's whole gradient: few chunks, of much the same size.
+    enum { LOGITS = 1 << 25, UNIT = 64 }; // elements at most; rows that a matmul is fast with
     int64_t slice = nn->layout.vocab_padded / (nn->grid->shape.x * nn->grid->shape.y);
-    int64_t rows = (8 << 20) / slice;
-    rows = rows < 64 ? 64 : rows / 64 * 64;
-    return rows < nn->layout.rows ? rows : nn->layout.rows;
+    int64_t m = nn->layout.rows, most = LOGITS / slice / UNIT * UNIT;
+    most = most < UNIT ? UNIT : most;
+    int64_t chunks = (m + most - 1) / most, even = (m + chunks - 1) / chunks;
+    int64_t rows = (even + UNIT - 1) / UNIT * UNIT;
+    return rows < m ? rows : m;
 }
 
 // The whole hidden states (m, H) on every rank of x*y.
@@ -19,7 +22,7 @@ static ax_status gather_hidden(ax_nn *nn, ax_tensor h, ax_tensor *whole)
         return AX_OK;
     ax_tensor pieces;
     AX_TRY(ax_nn_scratch(nn, nn->layout.rows, nn->arch->hidden, whole));
-    AX_TRY(ax_vocab_pieces(nn, nn->call, &pieces));
+    AX_TRY(ax_vocab_pieces(nn, nn->act, &pieces));
     AX_TRY(ax_vocab_gather(nn, h, pieces, "head"));
     for (int r = 0; r < ax_vocab_count(nn); r++)
         AX_TRY(ax_copy(nn->dev, ax_tensor_rows(pieces, r * h.rows, h.rows),
@@ -27,16 +30,20 @@ static ax_status gather_hidden(ax_nn *nn, ax_tensor h, ax_tensor *whole)
     return AX_OK;
 }
 
+// Adds up what each slice of the vocabulary gave, in the dtype of `whole`.
 static ax_status scatter_hidden(ax_nn *nn, ax_tensor whole, ax_tensor dh)
 {
-    ax_tensor pieces = whole;
+    ax_tensor pieces = whole, sum = dh;
     if (ax_vocab_count(nn) > 1) {
-        AX_TRY(ax_vocab_pieces(nn, nn->call, &pieces));
+        AX_TRY(ax_vocab_pieces(nn, whole.dtype, &pieces));
         for (int r = 0; r < ax_vocab_count(nn); r++)
             AX_TRY(ax_copy(nn->dev, ax_vocab_window(nn, whole, r),
                            ax_tensor_rows(pieces, r * dh.rows, dh.rows)));
     }
-    return ax_vocab_scatter(nn, pieces, dh, "head backward");
+    if (whole.dtype != dh.dtype)
+        AX_TRY(ax_tensor_alloc(nn->call, whole.dtype, dh.rows, dh.cols, &sum));
+    AX_TRY(ax_vocab_scatter(nn, pieces, sum, "head backward"));
+    return sum.data == dh.data ? AX_OK : ax_copy(nn->dev, sum, dh);
 }
 
 typedef struct chunk { // a range of token rows and what is known of their softmax
@@ -155,7 +162,8 @@ ax_status ax_head_loss_bwd(ax_nn *nn, ax_head *head, ax_tensor h, ax_tensor targ
     AX_TRY(ax_weights_get(nn, head->slab, &w));
     AX_TRY(ax_grads_open(nn, head->slab, &dw, &beta));
     if (nn->grid->xy->size > 1)
-        AX_TRY(ax_nn_scratch(nn, whole.rows, whole.cols, &dwhole));
+        AX_TRY(ax_tensor_alloc(nn->call, nn->wide_sums ? nn->acc : nn->act, whole.rows, whole.cols,
+                               &dwhole));
     for (int64_t first = 0; first < whole.rows; first += head->chunk_rows) {
         size_t inner = ax_arena_mark(nn->call);
         chunk c = chunk_at(head, whole, targets, w, first);

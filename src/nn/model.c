@@ -138,6 +138,8 @@ ax_status ax_model_init(ax_model *m, const ax_model_config *config)
                            .overlap = config->overlap,
                            .recompute = config->recompute,
                            .keep_gathered = config->keep_gathered,
+                           .wide_sums = config->wide_sums,
+                           .narrow_grads = config->narrow_grads,
                            .first_micro = true,
                            .last_micro = true},
                     .document_mask = config->document_mask};
@@ -288,7 +290,7 @@ static ax_status forward(ax_model *m, ax_tensor ids, bool save)
             m->stream[i + 1] = m->stream[i - 1];
         size_t mark = ax_arena_mark(nn->step);
         AX_TRY(ax_block_fwd(nn, &m->blocks[i], m->stream[i], &m->saved[i], m->stream[i + 1]));
-        if (!save || nn->recompute)
+        if (!save || nn->recompute == AX_RECOMPUTE_FULL)
             ax_arena_release(nn->step, mark);
     }
     return AX_OK;
@@ -312,11 +314,9 @@ static ax_status block_bwd(ax_model *m, int64_t i, ax_tensor d)
 {
     ax_nn *nn = &m->nn;
     size_t mark = ax_arena_mark(nn->step);
-    if (nn->recompute) {
-        ax_tensor again;
+    if (nn->recompute == AX_RECOMPUTE_FULL) {
         nn->phase = AX_RECOMPUTE;
-        AX_TRY(new_stream(m, &again));
-        AX_TRY(ax_block_fwd(nn, &m->blocks[i], m->stream[i], &m->saved[i], again));
+        AX_TRY(ax_block_again(nn, &m->blocks[i], m->stream[i], &m->saved[i]));
     }
     nn->phase = AX_BACKWARD;
     AX_TRY(ax_block_bwd(nn, &m->blocks[i], m->stream[i], &m->saved[i], d));

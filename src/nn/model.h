@@ -23,9 +23,11 @@ typedef struct ax_model_config {
     ax_arena *step, *call;
     ax_dtype act;     // f32, bf16 (acc f32) or f64 (acc f64)
     unsigned overlap; // ax_overlap bits
-    bool recompute, keep_gathered;
-    bool document_mask; // positions of a batch are obeyed
-    int64_t cache;      // positions of a sequence whose keys and values are kept (infer.h); 0: none
+    ax_recompute recompute;
+    bool keep_gathered;
+    bool wide_sums, narrow_grads; // as ax_nn
+    bool document_mask;           // positions of a batch are obeyed
+    int64_t cache; // positions of a sequence whose keys and values are kept (infer.h); 0: none
 } ax_model_config;
 
 typedef struct ax_model {

@@ -26,6 +26,13 @@ typedef enum ax_overlap { // section 4 of docs/parallelism.md
     AX_OVERLAP_ALL = 63,
 } ax_overlap;
 
+// What a step keeps for backward (section 6 of docs/parallelism.md).
+typedef enum ax_recompute {
+    AX_RECOMPUTE_NONE,      // everything
+    AX_RECOMPUTE_SELECTIVE, // what no elementwise pass can make again
+    AX_RECOMPUTE_FULL,      // each block's input
+} ax_recompute;
+
 typedef enum ax_phase {
     AX_FORWARD,
     AX_RECOMPUTE,
@@ -39,8 +46,10 @@ enum { AX_SLOTS = 3, AX_SLOT_VOCAB = 2, AX_SLAB_PARTS = 3, AX_BLOCK_LINEARS = 4 
 typedef struct ax_weights {
     struct {
         ax_tensor weights; // (1, elements) act: gathered over z
-        ax_tensor sums;    // (1, elements) acc: a layer's dW on its way
-        ax_tensor pieces;  // (1, elements) acc: what came back, before it is added
+        ax_tensor sums; // (1, elements): a layer's dW on its way; acc, or bf16 where a bf16 matmul
+                        // writes what travels
+        ax_tensor narrow;  // (1, elements) bf16: sums rounded, where the matmul cannot
+        ax_tensor pieces;  // (1, elements): what came back, in the dtype that travelled
         ax_slab *resident; // whose weights lie in `weights`
         ax_slab *reducing; // whose gradient is under way
     } slot[AX_SLOTS];
@@ -55,7 +64,10 @@ typedef struct ax_nn {
     ax_arena *step; // saved activations: a stack that backward unwinds
     ax_arena *call; // scratch inside one layer
     unsigned overlap;
-    bool recompute, keep_gathered;
+    ax_recompute recompute;
+    bool keep_gathered;
+    bool wide_sums;      // partial activations are summed in acc: comm.activations=fp32
+    bool narrow_grads;   // gradients of matrices are summed in bf16: comm.gradients=bf16
     ax_tensor positions; // (1, m) i32: where each token of this micro-batch stands
     bool documents;      // they start anew with each document, and attention does not look back
     ax_cache *cache;     // NULL: attention is among these tokens alone

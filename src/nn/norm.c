@@ -28,9 +28,15 @@ static ax_status add_over_y(const ax_nn *nn, ax_tensor sums, const char *tag)
 ax_status ax_norm_layer_fwd(ax_nn *nn, const ax_norm *n, ax_tensor x, ax_tensor sums, ax_tensor y)
 {
     ax_norm_args g = args_of(nn, n, x, sums);
-    g.y = y;
     AX_TRY(ax_norm_sums(nn->dev, &g));
     AX_TRY(add_over_y(nn, sums, "norm"));
+    return ax_norm_layer_again(nn, n, x, sums, y);
+}
+
+ax_status ax_norm_layer_again(ax_nn *nn, const ax_norm *n, ax_tensor x, ax_tensor sums, ax_tensor y)
+{
+    ax_norm_args g = args_of(nn, n, x, sums);
+    g.y = y;
     return ax_norm_fwd(nn->dev, &g);
 }
 

@@ -16,6 +16,9 @@ typedef struct ax_norm {
 int64_t ax_norm_sums_width(const ax_norm *n);
 
 ax_status ax_norm_layer_fwd(ax_nn *nn, const ax_norm *n, ax_tensor x, ax_tensor sums, ax_tensor y);
+// The same y from sums that are known: no communication.
+ax_status ax_norm_layer_again(ax_nn *nn, const ax_norm *n, ax_tensor x, ax_tensor sums,
+                              ax_tensor y);
 // dx (rows, H/Gy) acc +=.
 ax_status ax_norm_layer_bwd(ax_nn *nn, const ax_norm *n, ax_tensor x, ax_tensor sums, ax_tensor dy,
                             ax_tensor dx);

@@ -7,7 +7,7 @@ void ax_side_local(const ax_side_spec *s, int64_t rows, int64_t cols, int64_t *l
     *local_cols = s->side == AX_SIDE_HEADS ? cols / s->comm->size : cols;
 }
 
-static bool is_whole(const ax_side_spec *s)
+bool ax_side_is_whole(const ax_side_spec *s)
 {
     return s->side == AX_SIDE_COPY || s->comm->size == 1;
 }
@@ -46,7 +46,7 @@ ax_status ax_side_gather_begin(ax_nn *nn, const ax_side_spec *s, ax_tensor local
                                ax_flow *f)
 {
     *f = (ax_flow){.from = local, .to = local, .out = local};
-    if (is_whole(s))
+    if (ax_side_is_whole(s))
         return AX_OK;
     int ranks = s->comm->size;
     AX_ASSERT(ax_tensor_is_packed(local));
@@ -69,21 +69,27 @@ ax_status ax_side_gather_begin(ax_nn *nn, const ax_side_spec *s, ax_tensor local
 ax_status ax_side_gather_end(ax_nn *nn, const ax_side_spec *s, ax_flow *f, ax_tensor *whole)
 {
     AX_TRY(ax_comm_wait(&f->req));
-    if (s->side == AX_SIDE_HEADS && !is_whole(s))
+    if (s->side == AX_SIDE_HEADS && !ax_side_is_whole(s))
         AX_TRY(ax_side_unpack(nn, s, f->to, f->out));
     *whole = f->out;
     return AX_OK;
 }
 
+// Sums that travel are wider than what they become.
+static bool is_wide(const ax_nn *nn, const ax_side_spec *s)
+{
+    return nn->wide_sums && nn->act != nn->acc && s->comm->size > 1;
+}
+
 ax_status ax_side_partial(ax_nn *nn, const ax_side_spec *s, ax_tensor out, ax_tensor *partial)
 {
     *partial = out;
-    if (is_whole(s))
+    if (ax_side_is_whole(s) && !is_wide(nn, s))
         return AX_OK; // summed in place, or not at all
-    int ranks = s->comm->size;
-    bool rows = s->side == AX_SIDE_ROWS;
-    return ax_nn_scratch(nn, rows ? out.rows * ranks : out.rows, rows ? out.cols : out.cols * ranks,
-                         partial);
+    int64_t rows = s->side == AX_SIDE_ROWS ? s->comm->size : 1;
+    int64_t cols = s->side == AX_SIDE_HEADS ? s->comm->size : 1;
+    return ax_tensor_alloc(nn->call, is_wide(nn, s) ? nn->acc : out.dtype, out.rows * rows,
+                           out.cols * cols, partial);
 }
 
 ax_status ax_side_scatter_begin(ax_nn *nn, const ax_side_spec *s, ax_tensor partial, ax_tensor out,
@@ -92,22 +98,32 @@ ax_status ax_side_scatter_begin(ax_nn *nn, const ax_side_spec *s, ax_tensor part
     *f = (ax_flow){.from = partial, .to = out, .out = out};
     if (s->comm->size == 1)
         return AX_OK;
+    if (is_wide(nn, s) && s->side == AX_SIDE_COPY)
+        f->to = partial;
+    else if (is_wide(nn, s))
+        AX_TRY(ax_tensor_alloc(nn->call, partial.dtype, out.rows, out.cols, &f->to));
     ax_xfer x = {.send = partial.data,
-                 .recv = out.data,
+                 .recv = f->to.data,
                  .count = ax_tensor_count(out),
-                 .dtype = out.dtype,
+                 .dtype = partial.dtype,
                  .tag = s->tag_scatter};
     if (s->side == AX_SIDE_COPY)
         return ax_comm_allreduce_begin(s->comm, &x, &f->req);
     if (s->side == AX_SIDE_HEADS) {
-        AX_TRY(ax_nn_scratch(nn, out.rows * s->comm->size, out.cols, &f->from));
+        AX_TRY(
+            ax_tensor_alloc(nn->call, partial.dtype, out.rows * s->comm->size, out.cols, &f->from));
         AX_TRY(ax_side_pack(nn, s, partial, f->from));
         x.send = f->from.data;
     }
     return ax_comm_reduce_scatter_begin(s->comm, &x, &f->req);
 }
 
-ax_status ax_side_scatter_end(ax_flow *f)
+ax_status ax_side_scatter_end(ax_nn *nn, ax_flow *f)
 {
-    return ax_comm_wait(&f->req);
+    AX_TRY(ax_comm_wait(&f->req));
+    if (f->to.data == f->out.data)
+        return AX_OK;
+    AX_TRY(ax_copy(nn->dev, f->to, f->out));
+    f->to = f->out; // may be ended twice
+    return AX_OK;
 }

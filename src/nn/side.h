@@ -32,16 +32,20 @@ typedef struct ax_flow { // in flight; caller's memory
 void ax_side_local(const ax_side_spec *s, int64_t rows, int64_t cols, int64_t *local_rows,
                    int64_t *local_cols);
 
+// Whether every rank of the axis holds all of it: then a gather moves nothing.
+bool ax_side_is_whole(const ax_side_spec *s);
+
 // `whole` is taken from `arena` unless the side is whole already.
 ax_status ax_side_gather_begin(ax_nn *nn, const ax_side_spec *s, ax_tensor local, ax_arena *arena,
                                ax_flow *f);
 ax_status ax_side_gather_end(ax_nn *nn, const ax_side_spec *s, ax_flow *f, ax_tensor *whole);
 
-// Where to write partial sums that will be scattered into `out`: `out` itself, or scratch.
+// Where to write partial sums that will be scattered into `out`: `out` itself, or scratch, in the
+// dtype in which sums travel (ax_nn.wide_sums).
 ax_status ax_side_partial(ax_nn *nn, const ax_side_spec *s, ax_tensor out, ax_tensor *partial);
 ax_status ax_side_scatter_begin(ax_nn *nn, const ax_side_spec *s, ax_tensor partial, ax_tensor out,
                                 ax_flow *f);
-ax_status ax_side_scatter_end(ax_flow *f);
+ax_status ax_side_scatter_end(ax_nn *nn, ax_flow *f);
 
 // Copies between a whole tensor (rows, cols) and its pieces over `ranks`, stacked by rank, each
 // holding a share of the columns of every part. Used where columns are cut.

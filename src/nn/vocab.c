@@ -33,9 +33,9 @@ ax_tensor ax_vocab_window(const ax_nn *nn, ax_tensor whole, int r)
     return ax_tensor_cols(rows, ax_vocab_column(nn, r), nn->arch->hidden / nn->grid->shape.y);
 }
 
-ax_status ax_vocab_pieces(ax_nn *nn, ax_arena *arena, ax_tensor *pieces)
+ax_status ax_vocab_pieces(ax_nn *nn, ax_dtype dtype, ax_tensor *pieces)
 {
-    return ax_tensor_alloc(arena, nn->act, ax_vocab_count(nn) * nn->layout.rows_outer,
+    return ax_tensor_alloc(nn->call, dtype, ax_vocab_count(nn) * nn->layout.rows_outer,
                            nn->arch->hidden / nn->grid->shape.y, pieces);
 }
 

@@ -8,9 +8,9 @@
 #pragma once
 #include "nn/nn.h"
 
-// A buffer of the pieces that travel: (pieces * rows_outer, H/Gy), piece r = the rows and columns
-// of rank r of the communicator.
-ax_status ax_vocab_pieces(ax_nn *nn, ax_arena *arena, ax_tensor *pieces);
+// A buffer, in the call arena, of the pieces that travel: (pieces * rows_outer, H/Gy), piece r =
+// the rows and columns of rank r of the communicator.
+ax_status ax_vocab_pieces(ax_nn *nn, ax_dtype dtype, ax_tensor *pieces);
 // The view (rows_outer, H/Gy) of `whole` (m, H) that piece `r` holds.
 ax_tensor ax_vocab_window(const ax_nn *nn, ax_tensor whole, int r);
 int ax_vocab_count(const ax_nn *nn);

@@ -33,6 +33,19 @@ static bool grads_are_direct(const ax_nn *nn, const ax_slab *s)
     return direct;
 }
 
+// Whether gradients cross z in bf16. Where nothing crosses, nothing is rounded.
+static bool is_narrow(const ax_nn *nn)
+{
+    return nn->narrow_grads && nn->grid->shape.z > 1;
+}
+
+// What is opened for a slot's gradients: a bf16 matmul may round what it makes in one go. The
+// vocabulary's gradient is added up in several.
+static ax_dtype sums_dtype(const ax_nn *nn, int slot)
+{
+    return is_narrow(nn) && nn->act == AX_BF16 && slot != AX_SLOT_VOCAB ? AX_BF16 : nn->acc;
+}
+
 static int64_t most(int64_t a, int64_t b)
 {
     return a > b ? a : b;
@@ -54,13 +67,16 @@ ax_status ax_weights_bind(ax_nn *nn, ax_slab *const *slabs, int count, ax_arena 
             pieces[s->slot] = most(pieces[s->slot], piece);
         }
     }
-    if (nn->layout.accumulation == 1)
-        for (int i = 0; i < AX_SLOTS; i++)
-            pieces[i] = 0; // sums arrive in the gradients themselves
+    ax_dtype wire = is_narrow(nn) ? AX_BF16 : nn->acc;
     for (int i = 0; i < AX_SLOTS; i++) {
+        ax_dtype made = sums_dtype(nn, i);
+        int64_t narrow = made == wire ? 0 : sums[i];
+        if (nn->layout.accumulation == 1 && wire == nn->acc)
+            pieces[i] = 0; // sums arrive in the gradients themselves
         AX_TRY(ax_tensor_alloc(run, nn->act, 1, weights[i], &nn->weights.slot[i].weights));
-        AX_TRY(ax_tensor_alloc(run, nn->acc, 1, sums[i], &nn->weights.slot[i].sums));
-        AX_TRY(ax_tensor_alloc(run, nn->acc, 1, pieces[i], &nn->weights.slot[i].pieces));
+        AX_TRY(ax_tensor_alloc(run, made, 1, sums[i], &nn->weights.slot[i].sums));
+        AX_TRY(ax_tensor_alloc(run, wire, 1, narrow, &nn->weights.slot[i].narrow));
+        AX_TRY(ax_tensor_alloc(run, wire, 1, pieces[i], &nn->weights.slot[i].pieces));
     }
     return AX_OK;
 }
@@ -98,16 +114,16 @@ static ax_slab *next_layer(const ax_nn *nn, const ax_slab *s)
     int i = s->index;
     if (i < 0)
         return NULL;
-    bool starts_block = i % AX_BLOCK_LINEARS == 0;
+    bool starts_block = i % AX_BLOCK_LINEARS == 0, full = nn->recompute == AX_RECOMPUTE_FULL;
     switch (nn->phase) {
     case AX_FORWARD:
         return i + 1 < nn->layers ? nn->order[i + 1] : NULL;
-    case AX_RECOMPUTE: // the last layer of the block is the first that backward needs: it stays
+    case AX_RECOMPUTE: // the last layer of the block is not run again, but backward begins with it
         return (i + 1) % AX_BLOCK_LINEARS ? nn->order[i + 1] : NULL;
     case AX_BACKWARD:
         if (i == 0)
             return NULL;
-        return nn->order[starts_block && nn->recompute ? i - AX_BLOCK_LINEARS : i - 1];
+        return nn->order[starts_block && full ? i - AX_BLOCK_LINEARS : i - 1];
     }
     return NULL;
 }
@@ -147,6 +163,12 @@ static ax_status announce(ax_nn *nn, ax_slab *s)
     return AX_OK;
 }
 
+// Whether a sum comes back beside the gradient, which it is then copied or added to.
+static bool returns_apart(const ax_nn *nn)
+{
+    return !nn->first_micro || is_narrow(nn);
+}
+
 // Ends the sum that uses `slot`: its memory may be written again.
 static ax_status settle(ax_nn *nn, int slot)
 {
@@ -157,10 +179,13 @@ static ax_status settle(ax_nn *nn, int slot)
     int64_t at = 0;
     for (int i = 0; i < s->parts; i++) {
         ax_param *p = s->param[i];
+        ax_tensor back = {0};
         AX_TRY(ax_comm_wait(&s->sum[i]));
-        if (!nn->first_micro)
-            AX_TRY(ax_add(nn->dev, ax_tensor_cols(nn->weights.slot[slot].pieces, at, p->piece),
-                          p->grad));
+        if (returns_apart(nn))
+            back = ax_tensor_cols(nn->weights.slot[slot].pieces, at, p->piece);
+        if (back.data)
+            AX_TRY(nn->first_micro ? ax_copy(nn->dev, back, p->grad)
+                                   : ax_add(nn->dev, back, p->grad));
         at += p->piece;
     }
     return announce(nn, s);
@@ -170,7 +195,8 @@ ax_tensor ax_grads_view(const ax_nn *nn, const ax_slab *s)
 {
     void *data =
         grads_are_direct(nn, s) ? s->param[0]->grad.data : nn->weights.slot[s->slot].sums.data;
-    return ax_tensor_over(data, nn->acc, s->rows, s->cols);
+    ax_dtype dtype = grads_are_direct(nn, s) ? nn->acc : sums_dtype(nn, s->slot);
+    return ax_tensor_over(data, dtype, s->rows, s->cols);
 }
 
 ax_status ax_grads_open(ax_nn *nn, ax_slab *s, ax_tensor *dw, double *beta)
@@ -190,22 +216,28 @@ ax_status ax_grads_close(ax_nn *nn, ax_slab *s)
 {
     if (grads_are_direct(nn, s))
         return announce(nn, s);
-    const size_t size = ax_dtype_size(nn->acc);
-    char *from = nn->weights.slot[s->slot].sums.data;
-    char *back = nn->weights.slot[s->slot].pieces.data;
+    ax_tensor made = nn->weights.slot[s->slot].sums, sent = made;
+    ax_tensor pieces = nn->weights.slot[s->slot].pieces;
+    if (is_narrow(nn) && made.dtype != AX_BF16) {
+        sent = nn->weights.slot[s->slot].narrow;
+        AX_TRY(ax_copy(nn->dev, ax_tensor_cols(made, 0, s->rows * s->cols),
+                       ax_tensor_cols(sent, 0, s->rows * s->cols)));
+    }
+    int64_t from = 0, back = 0;
     for (int i = 0; i < s->parts; i++) {
         ax_param *p = s->param[i];
         AX_TRY(ax_comm_reduce_scatter_begin(
             nn->grid->z_sum,
-            &(ax_xfer){.send = from,
-                       .recv = nn->first_micro ? p->grad.data : (void *)back,
+            &(ax_xfer){.send = ax_tensor_cols(sent, from, p->block).data,
+                       .recv = returns_apart(nn) ? ax_tensor_cols(pieces, back, p->piece).data
+                                                 : p->grad.data,
                        .count = p->piece,
                        .limit = p->block,
-                       .dtype = nn->acc,
+                       .dtype = sent.dtype,
                        .tag = "dw"},
             &s->sum[i]));
-        from += (size_t)p->block * size;
-        back += (size_t)p->piece * size;
+        from += p->block;
+        back += p->piece;
     }
     nn->weights.slot[s->slot].reducing = s;
     return nn->overlap & AX_ORS ? AX_OK : settle(nn, s->slot);

@@ -34,7 +34,8 @@ ax_status ax_weights_get(ax_nn *nn, ax_slab *s, ax_tensor *w);
 ax_status ax_weights_done(ax_nn *nn, ax_slab *s);
 void ax_weights_forget(ax_nn *nn); // the weights changed: what lies in the slots is stale
 
-// dw (rows, cols) acc. Collective over z.
+// dw (rows, cols) acc; bf16 where ax_nn.narrow_grads lets a bf16 matmul write what travels, and
+// then beta is 0. Collective over z.
 ax_status ax_grads_open(ax_nn *nn, ax_slab *s, ax_tensor *dw, double *beta);
 ax_status ax_grads_close(ax_nn *nn, ax_slab *s);
 // The gradient that was opened and not yet closed (a tied table, between head and embedding).

@@ -1,6 +1,7 @@
 // The optimizer of one rank: gradient sums, global norm and clipping, AdamW on fp32 masters.
 //
 //     ax_optim o = { .params = &m.params, .grid = g, .dev = dev, .config = { ... } };
+//     AX_TRY(ax_optim_bind(&o, &run));              // after ax_params_bind
 //     nn->grad_ready = ax_optim_grad_ready; nn->grad_ctx = &o;  // sums over data begin in backward
 //     ... micro-batches ...
 //     AX_TRY(ax_optim_reduce(&o));                  // all sums complete
@@ -17,7 +18,16 @@ typedef struct ax_optim_config {
     double beta1, beta2, eps, weight_decay;
     double clip; // largest global gradient norm; 0: no clipping
     bool overlap_data, overlap_update;
+    bool narrow_grads; // sums over data travel in bf16
 } ax_optim_config;
+
+// Buffers of the sums over data that travel in bf16: matrices take turns, the vocabulary has its
+// own.
+enum { AX_NARROW_TURNS = 4, AX_NARROW_SLOTS = AX_NARROW_TURNS + 1 };
+typedef struct ax_narrow {
+    ax_tensor sent, back; // (1, piece), (1, part) bf16 of the largest that uses it
+    ax_param *busy;       // whose sum is under way; NULL: free
+} ax_narrow;
 
 typedef struct ax_optim {
     ax_params *params;
@@ -26,9 +36,13 @@ typedef struct ax_optim {
     ax_optim_config config;
     int64_t updates; // applied so far: the t of the bias corrections
     ax_step_scalars scalars;
+    ax_narrow narrow[AX_NARROW_SLOTS];
 } ax_optim;
 
 // reduce.c
+// Takes the buffers of narrow sums from the run arena; none without narrow_grads or peers over
+// data.
+ax_status ax_optim_bind(ax_optim *o, ax_arena *run);
 ax_status ax_optim_grad_ready(void *optim, ax_param *p);
 ax_status ax_optim_reduce(ax_optim *o);
 

@@ -38,8 +38,9 @@ const ax_option ax_train_option_table[] = {
     {"train.seed", AX_OPT_INT, TRAIN(seed), "1", "0..", "seed of the initial weights"},
     {"train.precision", AX_OPT_CHOICE, TRAIN(precision), "auto", "fp32|bf16|auto",
      "bf16: bf16 operands, fp32 sums and masters; auto: bf16 where the processor has it"},
-    {"train.recompute", AX_OPT_CHOICE, TRAIN(recompute), "none", "none|full",
-     "activations kept for backward: all, or only each block's input"},
+    {"train.recompute", AX_OPT_CHOICE, TRAIN(recompute), "none", "none|selective|full",
+     "activations kept for backward: all, all but outputs of norms and of the mlp's activation, or "
+     "only each block's input"},
     {"train.activations", AX_OPT_CHOICE, TRAIN(activations), "auto", "auto|sharded|replicated",
      "activations between layers: cut over all ranks, or repeated; auto: sharded where sizes "
      "allow"},
@@ -77,6 +78,15 @@ const ax_option ax_train_option_table[] = {
      "and exit with 75; 0: off"},
     {"train.wall_time", AX_OPT_REAL, TRAIN(wall_time), "0", "0..",
      "seconds from the start after which to have saved and left with 75; 0: no limit"},
+    {0},
+};
+
+#define COMM(field) offsetof(ax_comm_options, field)
+const ax_option ax_comm_option_table[] = {
+    {"comm.gradients", AX_OPT_CHOICE, COMM(gradients), "fp32", "fp32|bf16",
+     "sums of matrices' gradients over z and data; bf16: half the bytes, a rounding a hop"},
+    {"comm.activations", AX_OPT_CHOICE, COMM(activations), "bf16", "bf16|fp32",
+     "sums of partial activations over x and y; with train.precision=fp32 they are fp32 anyway"},
     {0},
 };
 
@@ -377,6 +387,8 @@ static ax_status join(ax_run_config *c)
     if (st == AX_OK)
         st = ax_options_add(&c->options, ax_train_option_table, &c->train);
     if (st == AX_OK)
+        st = ax_options_add(&c->options, ax_comm_option_table, &c->comm);
+    if (st == AX_OK)
         st = ax_options_add(&c->options, ax_generate_option_table, &c->generate);
     if (st == AX_OK)
         st = ax_options_add(&c->options, ax_convert_option_table, &c->convert);
@@ -465,8 +477,8 @@ static void visit_section(const ax_run_config *c, const char *section, visit *ea
 }
 
 // In reading order; "" are the keys without a dot.
-static const char *const sections[] = {"",         "model",   "data",   "train",
-                                       "generate", "convert", "prepare"};
+static const char *const sections[] = {"",     "model",    "data",    "train",
+                                       "comm", "generate", "convert", "prepare"};
 enum { SECTIONS = sizeof sections / sizeof sections[0] };
 
 static ax_status finish(const ax_text *out)
@@ -530,10 +542,10 @@ ax_status ax_config_help(const char *section, ax_text *out)
     bool known = !section;
     for (int i = 0; i < SECTIONS && !known; i++)
         known = strcmp(section, sections[i]) == 0;
-    AX_CHECK(
-        known, AX_EUSAGE,
-        "no keys begin with '%s.' (sections: run, model, data, train, generate, convert, prepare)",
-        section);
+    AX_CHECK(known, AX_EUSAGE,
+             "no keys begin with '%s.' (sections: run, model, data, train, comm, generate, "
+             "convert, prepare)",
+             section);
     AX_TRY(join(&c));
     for (int i = 0; i < SECTIONS; i++)
         if (!section || strcmp(section, sections[i]) == 0)

@@ -34,8 +34,17 @@ typedef enum ax_config_precision {
 } ax_config_precision;
 typedef enum ax_config_recompute {
     AX_CONFIG_KEEP_ALL,
+    AX_CONFIG_RECOMPUTE_SELECTIVE,
     AX_CONFIG_RECOMPUTE_FULL,
 } ax_config_recompute;
+typedef enum ax_config_gradients {
+    AX_CONFIG_GRADIENTS_FP32,
+    AX_CONFIG_GRADIENTS_BF16,
+} ax_config_gradients;
+typedef enum ax_config_sums {
+    AX_CONFIG_SUMS_BF16,
+    AX_CONFIG_SUMS_FP32,
+} ax_config_sums;
 typedef enum ax_config_activations {
     AX_CONFIG_AUTO_ACTIVATIONS,
     AX_CONFIG_SHARDED,
@@ -77,6 +86,13 @@ typedef struct ax_train_options {
 } ax_train_options;
 extern const ax_option ax_train_option_table[]; // train.*
 
+// How sums travel between ranks.
+typedef struct ax_comm_options {
+    int64_t gradients;   // ax_config_gradients
+    int64_t activations; // ax_config_sums
+} ax_comm_options;
+extern const ax_option ax_comm_option_table[]; // comm.*
+
 typedef struct ax_generate_options {
     int64_t tokens;
     double temperature; // 0: greedy
@@ -117,6 +133,7 @@ typedef struct ax_run_config {
     ax_arch arch;       // as set: not yet through ax_arch_check
     ax_data_options data;
     ax_train_options train;
+    ax_comm_options comm;
     ax_generate_options generate;
     ax_convert_options convert;
     ax_prepare_options prepare;

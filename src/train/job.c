@@ -165,6 +165,22 @@ static ax_status choose_dtype(const ax_run_config *c, const char *device, ax_dty
     return AX_OK;
 }
 
+// In which dtype sums travel, once that of the activations is known.
+static ax_status choose_sums(ax_job *job)
+{
+    const ax_run_config *c = job->config;
+    ax_trainer_config *t = &job->trainer;
+    t->narrow_grads = c->comm.gradients == AX_CONFIG_GRADIENTS_BF16;
+    t->wide_sums = c->comm.activations == AX_CONFIG_SUMS_FP32;
+    AX_CHECK(t->act != AX_F64 || (!t->narrow_grads && !t->wide_sums), AX_EUSAGE,
+             "device=ref sums in double; leave comm.gradients and comm.activations out");
+    bool asked = ax_options_is_set(&c->options, "comm.activations") && !job->resume.found;
+    if (t->act == AX_F32 && !t->wide_sums && asked && ax_log_current().rank == 0)
+        ax_log(AX_LOG_INFO, "train",
+               "comm.activations=bf16: activations are fp32 here, and travel as such");
+    return AX_OK;
+}
+
 static ax_status choose_grid(ax_job *job)
 {
     const ax_run_config *c = job->config;
@@ -200,6 +216,8 @@ static void fit_batch(ax_job *job, int64_t batch)
 static ax_status resolve(ax_job *job)
 {
     static const ax_activations held[] = {AX_ACT_AUTO, AX_ACT_SHARDED, AX_ACT_REPLICATED};
+    static const ax_recompute again[] = {AX_RECOMPUTE_NONE, AX_RECOMPUTE_SELECTIVE,
+                                         AX_RECOMPUTE_FULL};
     ax_run_config *c = job->config;
     const ax_train_options *o = &c->train;
     ax_trainer_config *t = &job->trainer;
@@ -210,7 +228,7 @@ static ax_status resolve(ax_job *job)
                              .activations = held[o->activations],
                              .threads = (int)o->threads,
                              .overlap = overlap_bits(o),
-                             .recompute = o->recompute == AX_CONFIG_RECOMPUTE_FULL,
+                             .recompute = again[o->recompute],
                              .keep_gathered = o->keep_gathered,
                              .document_mask = job->corpus_wanted && c->data.document_mask,
                              .inference = job->inference,
@@ -229,6 +247,7 @@ static ax_status resolve(ax_job *job)
              (long long)o->trace);
     t->device = ax_config_device(c, &t->lazy);
     AX_TRY(choose_dtype(c, t->device, &t->act));
+    AX_TRY(choose_sums(job));
     if (job->inference)
         fit_batch(job, job->sequences ? job->sequences : t->batch);
     AX_TRY(choose_grid(job));

@@ -10,16 +10,17 @@ typedef struct reader {
 } reader;
 
 #define LAUNCH "device", "grid", "ranks"
-#define PASS "train.precision", "train.threads", "train.activations", "train.overlap"
+#define PASS                                                                                       \
+    "train.precision", "train.threads", "train.activations", "train.overlap", "comm.activations"
 
 static const reader readers[] = {
-    {"train", {LAUNCH, "model.", "data.", "train."}},
+    {"train", {LAUNCH, "model.", "data.", "train.", "comm."}},
     {"eval", {LAUNCH, PASS, "model.", "!data.seed", "data.", "train.batch", "train.eval_batches"}},
     {"generate", {LAUNCH, PASS, "model.", "data.tokenizer", "generate."}},
     {"selftest",
      {LAUNCH, PASS, "model.", "data.tokenizer", "train.batch", "train.micro_batch",
       "train.recompute", "train.keep_gathered", "train.nonfinite", "train.seed", "train.beta1",
-      "train.beta2", "train.eps", "train.weight_decay", "train.clip"}},
+      "train.beta2", "train.eps", "train.weight_decay", "train.clip", "comm.gradients"}},
     {"data", {"model.", "data.", "train.batch"}},
     {"convert",
      {"grid", "ranks", "!model.init", "!model.preset", "model.", "data.tokenizer", "convert."}},

@@ -26,7 +26,7 @@ static bool of_this_start(const char *key)
 {
     static const char *const list[] = {"grid",      "ranks",        "model.preset",
                                        "train.out", "train.resume", NULL};
-    static const char *const sections[] = {"model", "data", "train", "loss"};
+    static const char *const sections[] = {"model", "data", "train", "comm", "loss"};
     if (has(list, key))
         return true;
     bool ours = strcmp(key, "device") == 0;
@@ -58,6 +58,9 @@ static bool may_change(const ax_resume *r, const char *key)
                                        "train.keep",
                                        "train.stop_before",
                                        "train.wall_time",
+                                       "train.trace",
+                                       "comm.gradients",
+                                       "comm.activations",
                                        NULL};
     // Files are recognised by what they hold, where that is known.
     bool files = strcmp(key, "data.train") == 0 || strcmp(key, "data.valid") == 0;

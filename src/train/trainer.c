@@ -28,10 +28,13 @@ static ax_status init_model(ax_trainer *t)
                                                        .overlap = c->overlap,
                                                        .recompute = c->recompute,
                                                        .keep_gathered = c->keep_gathered,
+                                                       .wide_sums = c->wide_sums,
+                                                       .narrow_grads = c->narrow_grads,
                                                        .document_mask = c->document_mask,
                                                        .cache = c->cache}));
     t->optim = (ax_optim){
         .params = &t->model.params, .grid = &t->grid, .dev = &t->dev, .config = c->optim};
+    t->optim.config.narrow_grads = c->narrow_grads;
     t->optim.config.overlap_data = c->overlap & AX_ODATA;
     t->optim.config.overlap_update = c->overlap & AX_OUPDATE;
     t->model.nn.grad_ready = ax_optim_grad_ready;
@@ -43,6 +46,8 @@ static ax_status init_model(ax_trainer *t)
     AX_CHECK(t->ids && t->targets && t->positions, AX_ENOMEM,
              "no memory for the %zu token ids of a step", tokens);
     AX_TRY(ax_model_bind(&t->model, &t->run, c->inference ? 0 : AX_BIND_STATE | AX_BIND_GRAD));
+    if (!c->inference)
+        AX_TRY(ax_optim_bind(&t->optim, &t->run));
     return c->snapshot ? ax_ckpt_snapshot_bind(&t->snapshot, &t->model.params, &t->copy) : AX_OK;
 }
 
@@ -168,7 +173,7 @@ static ax_status check_memory(const char *what, double bytes, int ranks)
         bytes * ranks <= memory, AX_ENOMEM,
         "%s of a rank take %.1f GiB, times %d ranks here, but this machine has %.1f GiB: cut the "
         "model over more machines (x, y, z), or try a smaller train.micro_batch, model.seq or "
-        "model, or train.recompute=full",
+        "model, or train.recompute=selective or full",
         what, bytes / gib, ranks, memory / gib);
     return AX_OK;
 }

@@ -27,13 +27,15 @@ typedef struct ax_trainer_config {
     ax_dtype act;       // f32, bf16 or f64
     int threads;        // of this rank; 0: the cores it shares with others, divided evenly
     unsigned overlap;   // ax_overlap bits
-    bool recompute, keep_gathered;
-    bool document_mask; // attention stays inside a document: t.positions are read
-    bool inference;     // no gradients, no optimizer state
-    int64_t cache;      // inference: positions of a sequence in a cache (nn/infer.h), and no passes
-                        // over whole rows; 0: none
-    bool snapshot;      // room for the copy that is saved while training goes on
-    int64_t trace;      // steps that the timeline has room for; 0: there is none
+    ax_recompute recompute;
+    bool keep_gathered;
+    bool wide_sums, narrow_grads; // as ax_nn
+    bool document_mask;           // attention stays inside a document: t.positions are read
+    bool inference;               // no gradients, no optimizer state
+    int64_t cache; // inference: positions of a sequence in a cache (nn/infer.h), and no passes
+                   // over whole rows; 0: none
+    bool snapshot; // room for the copy that is saved while training goes on
+    int64_t trace; // steps that the timeline has room for; 0: there is none
     bool skip_nonfinite; // a step with non-finite gradients is skipped, not an error
     ax_optim_config optim;
 } ax_trainer_config;

@@ -36,3 +36,14 @@ $ axonn train data.train=squares.txt model.preset=tiny train.batch=8 train.micro
 $ axonn train data.train=squares.txt model.preset=tiny train.batch=4 --ranks 7
 ! axonn: error: no grid of 7 ranks fits heads 4, kv_heads 2, hidden 64, ffn 192, batch 4: change the ranks, or a size that they divide (last refusal: model.hidden 64 cannot be cut 7 ways over y)
 [2]
+# Sums between ranks in another dtype: half the bytes of gradients, and what makes no sense is said.
+$ for g in fp32 bf16; do axonn train -q data.train=squares.txt model.preset=tiny train.batch=4 train.steps=1 train.precision=fp32 comm.gradients=$g train.out=$g --grid z=2,data=2; grep -o '"comm_bytes":{[^}]*}' $g/metrics.jsonl; done
+| "comm_bytes":{"zdata":16,"z":1359872,"data":557056,"xzdata":1280,"world":32}
+| "comm_bytes":{"zdata":16,"z":1081344,"data":417792,"xzdata":1280,"world":32}
+$ axonn train data.train=squares.txt model.preset=tiny train.batch=4 train.steps=1 train.precision=fp32 comm.activations=bf16 --grid x=2 2>&1 | grep comm
+| axonn: train: comm.activations=bf16: activations are fp32 here, and travel as such
+$ axonn train -q data.train=squares.txt model.preset=tiny train.batch=4 train.steps=1 train.precision=bf16 comm.activations=fp32 train.recompute=selective train.out=wide --grid x=2; grep -o '"loss":5.5' wide/metrics.jsonl
+| "loss":5.5
+$ axonn train data.train=squares.txt model.preset=tiny device=ref comm.gradients=bf16
+! axonn: error: device=ref sums in double; leave comm.gradients and comm.activations out
+[2]

@@ -22,7 +22,7 @@ typedef struct job {
     ax_arch arch;
     ax_dtype act;
     const char *device;
-    bool recompute;
+    ax_recompute recompute;
     double worst_loss, worst_grad; // relative
 } job;
 
@@ -151,15 +151,18 @@ static ax_arch arch_of(ax_arch_kind kind)
 static void check(const char *device, ax_dtype act, double allowed)
 {
     for (int kind = AX_GPT; kind <= AX_LLAMA; kind++)
-        for (int recompute = 0; recompute < 2; recompute++) {
+        for (int recompute = 0; recompute < 3; recompute++) {
             job j = {.arch = arch_of((ax_arch_kind)kind),
                      .act = act,
                      .device = device,
-                     .recompute = recompute};
+                     .recompute = (ax_recompute)recompute};
             assert_int_equal(ax_ranks_run(1, compare_rank, &j), AX_OK);
             print_message("%s %s %s%s: losses within %.1e, gradients within %.1e\n",
                           kind == AX_GPT ? "gpt" : "llama", device, ax_dtype_name(act),
-                          recompute ? ", recompute" : "", j.worst_loss, j.worst_grad);
+                          recompute == 2 ? ", recompute"
+                          : recompute    ? ", selective"
+                                         : "",
+                          j.worst_loss, j.worst_grad);
             assert_true(j.worst_loss <= allowed && j.worst_grad <= allowed);
         }
 }

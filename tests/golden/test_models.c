@@ -35,7 +35,8 @@ typedef struct job {
     const char *device;
     ax_dtype act;
     unsigned overlap;
-    bool recompute, keep_gathered, lazy;
+    ax_recompute recompute;
+    bool keep_gathered, lazy;
     bool log_probs; // every token's log-probability in double: slow, for a few runs
 
     ax_arch arch;
@@ -327,10 +328,12 @@ static void recompute_kept_inputs_and_lazy_communication_change_nothing(void **s
     for (int i = 0; i < MODELS; i++) {
         job j = {.grid = "x=2,z=2", .act = AX_F64, .overlap = AX_OVERLAP_ALL, .lazy = true};
         j.activations = i % 2 ? AX_ACT_REPLICATED : AX_ACT_SHARDED;
-        j.recompute = true;
+        j.recompute = AX_RECOMPUTE_SELECTIVE;
+        assert_within(run(models[i], j), f64_band);
+        j.recompute = AX_RECOMPUTE_FULL;
         assert_within(run(models[i], j), f64_band);
         j.grid = "x=2,y=2";
-        j.recompute = false;
+        j.recompute = AX_RECOMPUTE_NONE;
         j.keep_gathered = true;
         assert_within(run(models[i], j), f64_band);
     }

@@ -16,6 +16,8 @@ typedef struct step { // what the formulas are made of
     int64_t m;        // token rows of a micro-batch
     int64_t M;        // micro-batches of a step
     int64_t act, acc; // bytes of an element
+    int64_t sum;      // of partial activations that are added up
+    int64_t dw;       // of gradients of matrices on their way
     int64_t copies;   // ranks that hold the same kv heads
     int64_t layers;   // linear layers
     bool sharded, recompute, keep;
@@ -73,8 +75,8 @@ static void add_matrix(const step *s, int64_t block, int64_t gathers, int64_t su
 {
     int64_t padded = round_up(block, 64 * s->Gz * s->Gd), piece = padded / s->Gz;
     add(s, "z", AX_ALLGATHER, "weights", gathers, gathers * padded * s->act);
-    add(s, "z", AX_REDUCE_SCATTER, "dw", sums, sums * padded * s->acc);
-    add(s, "data", AX_REDUCE_SCATTER, "gradients", 1, piece * s->acc);
+    add(s, "z", AX_REDUCE_SCATTER, "dw", sums, sums * padded * s->dw);
+    add(s, "data", AX_REDUCE_SCATTER, "gradients", 1, piece * s->dw);
     add(s, "data", AX_ALLGATHER, "update", 1, piece * s->act);
 }
 
@@ -149,7 +151,7 @@ static void add_sum(const step *s, const char *axis, bool scattered, const char 
                     int64_t elements)
 {
     add(s, axis, scattered ? AX_REDUCE_SCATTER : AX_ALLREDUCE, tag, times,
-        times * elements * s->act);
+        times * elements * s->sum);
 }
 
 static void add_rows(const step *s, const char *axis, bool cut, const char *tag, int64_t times,
@@ -160,18 +162,21 @@ static void add_rows(const step *s, const char *axis, bool cut, const char *tag,
 }
 
 // A pair of linear layers: into the inner activations (width `in` there) and back out of them
-// (width `out`). Times: forward, forward again when recomputing, and backward.
-static void add_pair(const step *s, held inner, int64_t in, int64_t out)
+// (width `out`). Times: forward, forward again when recomputing (but for the last layer of a
+// block), and backward.
+static void add_pair(const step *s, held inner, int64_t in, int64_t out, bool last)
 {
     int64_t forward = s->M * (s->recompute ? 2 : 1), again = s->keep ? 0 : s->M;
+    int64_t forward_out = last ? s->M : forward;
+    int64_t again_out = last && s->recompute ? s->M : again;
     int64_t stream = s->m * (s->a->hidden / s->Gy);
     // Residual stream, over x: the first layer reads it, the second one adds to it.
     add_rows(s, "x", s->sharded, "rows outer", forward + again + s->M, stream);
-    add_sum(s, "x", s->sharded, "sum outer", forward + s->M, stream);
+    add_sum(s, "x", s->sharded, "sum outer", forward_out + s->M, stream);
     // Inner activations, over y: the first layer writes them, the second one reads them.
     add_sum(s, "y", inner == CUT, "sum inner", forward, s->m * in);
     add_rows(s, "y", inner == CUT, "rows inner", s->M, s->m * in);
-    add_rows(s, "y", inner == CUT, "rows inner", forward + again, s->m * out);
+    add_rows(s, "y", inner == CUT, "rows inner", forward_out + again_out, s->m * out);
     add_sum(s, "y", inner == CUT, "sum inner", s->M, s->m * out);
 }
 
@@ -182,8 +187,8 @@ static void add_blocks(const step *s)
     int64_t kv = a->kv_heads * s->copies * a->head_dim / s->Gx;
     int64_t f = a->ffn / s->Gx;
     for (int64_t i = 0; i < a->layers; i++) {
-        add_pair(s, s->attention, q + 2 * kv, q);
-        add_pair(s, s->mlp, a->kind == AX_LLAMA ? 2 * f : f, f);
+        add_pair(s, s->attention, q + 2 * kv, q, false);
+        add_pair(s, s->mlp, a->kind == AX_LLAMA ? 2 * f : f, f, true);
     }
     int64_t rows = s->sharded ? s->m / s->Gx : s->m, norms = 2 * a->layers + 1;
     int64_t floats = a->kind == AX_GPT ? 2 : 1; // a row
@@ -193,9 +198,9 @@ static void add_blocks(const step *s)
 }
 
 // Between the vocabulary, cut over x*y, and the residual stream.
-static void add_to_stream(const step *s, const char *tag)
+static void add_to_stream(const step *s, const char *tag, int64_t element)
 {
-    int64_t bytes = s->M * s->m * s->a->hidden * s->act;
+    int64_t bytes = s->M * s->m * s->a->hidden * element;
     add(s, s->sharded ? "xy" : "y", AX_REDUCE_SCATTER, tag, s->M, bytes);
     if (!s->sharded)
         add(s, "x", AX_ALLREDUCE, tag, s->M, bytes / s->Gy);
@@ -208,16 +213,18 @@ static void add_from_stream(const step *s, const char *tag)
 
 static void add_ends(const step *s)
 {
-    add_to_stream(s, "embed");
+    add_to_stream(s, "embed", s->act); // zeros but for one rank: any dtype is exact
     add_from_stream(s, "head");
-    add_to_stream(s, "head backward");
+    add_to_stream(s, "head backward", s->sum);
     add_from_stream(s, "embed backward");
 
-    // Logits exist in chunks of about 2^23 elements, of 64 rows at least.
+    // Logits exist in even chunks of at most 2^25 elements, of 64 rows at least.
     int64_t slice = round_up(s->a->vocab, 64 * s->Gx * s->Gy) / (s->Gx * s->Gy);
-    int64_t chunk = (1 << 23) / slice / 64 * 64;
-    chunk = chunk < 64 ? 64 : chunk;
-    int64_t chunks = (s->m + chunk - 1) / chunk;
+    int64_t most = (1 << 25) / slice / 64 * 64;
+    most = most < 64 ? 64 : most;
+    int64_t wanted = (s->m + most - 1) / most;
+    int64_t rows = round_up((s->m + wanted - 1) / wanted, 64);
+    int64_t chunks = (s->m + rows - 1) / rows;
     add(s, "xy", AX_ALLREDUCE, "loss max", s->M * chunks, s->M * s->m * s->acc);
     add(s, "xy", AX_ALLREDUCE, "loss sums", s->M * chunks, s->M * 2 * s->m * s->acc);
     add(s, "zdata", AX_ALLREDUCE, "sum", 2, 2 * 8); // targets that count; loss
@@ -234,9 +241,11 @@ void bytes_expect(const ax_arch *arch, const ax_trainer_config *config, bytes_ta
     s.M = here / b;
     s.act = config->act == AX_F64 ? 8 : config->act == AX_F32 ? 4 : 2;
     s.acc = config->act == AX_F64 ? 8 : 4;
+    s.sum = config->wide_sums ? s.acc : s.act;
+    s.dw = config->narrow_grads ? 2 : s.acc;
     s.copies = arch->kv_heads < s.Gx ? s.Gx / arch->kv_heads : 1;
     s.layers = 4 * arch->layers;
-    s.recompute = config->recompute;
+    s.recompute = config->recompute == AX_RECOMPUTE_FULL;
     s.keep = config->keep_gathered;
     s.sharded = config->activations != AX_ACT_REPLICATED && s.m % s.Gx == 0 && s.m % s.Gy == 0;
     bool heads = arch->heads % (s.Gx * s.Gy) == 0 && arch->kv_heads % (s.Gx * s.Gy) == 0;

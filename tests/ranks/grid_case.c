@@ -38,7 +38,7 @@ enum {
     F_ORDER
 };
 
-static const int levels[FACTORS] = {GRIDS, 2, 2, 4, SPLITS, 2, 2, 2, 2, 2, 4, 4};
+static const int levels[FACTORS] = {GRIDS, 2, 2, 4, SPLITS, 2, 3, 2, 2, 2, 4, 4};
 
 static const unsigned overlap_of[] = {AX_OVERLAP_ALL, 0, AX_OAG | AX_OAR | AX_ODATA,
                                       AX_RAG | AX_ORS | AX_OUPDATE};
@@ -55,7 +55,7 @@ static grid_case case_of(const row *r)
                    .kv = l[F_KV],
                    .split = l[F_SPLIT],
                    .replicated = l[F_REPLICATED],
-                   .recompute = l[F_RECOMPUTE],
+                   .recompute = (ax_recompute)l[F_RECOMPUTE],
                    .keep = l[F_KEEP],
                    .lazy = l[F_LAZY],
                    .settle = l[F_SETTLE],
@@ -214,6 +214,8 @@ trial case_trial(const grid_case *c, int steps)
         .overlap = c->overlap,
         .recompute = c->recompute,
         .keep_gathered = c->keep,
+        .wide_sums = c->wide,
+        .narrow_grads = c->narrow,
         .optim = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip = 0.5}};
     set_batch(c, &j);
     return j;
@@ -223,14 +225,16 @@ void case_print(const grid_case *c, char *text, size_t size)
 {
     static const char *const split_name[] = {"one micro-batch", "four micro-batches",
                                              "single sequences", "odd sequences"};
+    static const char *const recompute_name[] = {"", ", selective", ", recompute"};
     char grid[64];
     ax_grid_print(&c->grid, grid, sizeof grid);
-    snprintf(text, size, "%s %s %s kv=%d, %s, %s%s%s%s%s%s, overlap %u, %s %s", grid,
+    snprintf(text, size, "%s %s %s kv=%d, %s, %s%s%s%s%s%s%s%s, overlap %u, %s %s", grid,
              c->kind == AX_GPT ? "gpt" : "llama", c->tied ? "tied" : "untied",
              (int)case_trial(c, 1).arch.kv_heads, split_name[c->split],
-             c->replicated ? "replicated" : "sharded", c->recompute ? ", recompute" : "",
+             c->replicated ? "replicated" : "sharded", recompute_name[c->recompute],
              c->keep ? ", keep" : "", c->lazy ? ", lazy" : "", c->settle ? ", settled" : "",
-             c->documents ? ", documents" : "", c->overlap, ax_dtype_name(c->act), c->device);
+             c->documents ? ", documents" : "", c->wide ? ", sums in fp32" : "",
+             c->narrow ? ", gradients in bf16" : "", c->overlap, ax_dtype_name(c->act), c->device);
 }
 
 // ---- serial runs ----
@@ -257,7 +261,9 @@ const outcome *serial_of(const grid_case *c, int steps)
     mine.config.micro_batch = 0;
     mine.config.activations = AX_ACT_REPLICATED;
     mine.config.overlap = 0;
-    mine.config.lazy = mine.config.recompute = mine.config.keep_gathered = mine.settle = false;
+    mine.config.recompute = AX_RECOMPUTE_NONE;
+    mine.config.lazy = mine.config.keep_gathered = mine.settle = false;
+    mine.config.wide_sums = mine.config.narrow_grads = false;
     for (serial *s = known; s; s = s->next)
         if (same_trial(&s->trial, &mine) && s->trial.steps == steps)
             return &s->outcome;

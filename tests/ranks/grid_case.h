@@ -24,7 +24,10 @@ typedef struct grid_case {
     int tied;
     int kv; // 0: as heads; 1: half of them; 2: two; 3: one
     int split;
-    int replicated, recompute, keep, lazy, settle, documents;
+    int replicated;
+    ax_recompute recompute;
+    int keep, lazy, settle, documents;
+    int wide, narrow; // activations are summed in fp32; gradients in bf16
     unsigned overlap;
     ax_dtype act;
     const char *device;

@@ -36,7 +36,9 @@ static void one_big(verdict *v, const big *b, int variant)
                            .device = "ref",
                            .act = variant & 8 ? AX_F32 : AX_BF16,
                            .overlap = variant & 8 ? 0 : AX_OVERLAP_ALL,
-                           .recompute = variant & 2,
+                           .recompute = variant & 2 ? AX_RECOMPUTE_FULL : AX_RECOMPUTE_NONE,
+                           .wide_sums = variant & 4,
+                           .narrow_grads = variant & 2,
                            .keep_gathered = variant & 4};
     ax_comm_trace *seen = calloc(1, sizeof *seen);
     bool ok = seen && ax_arch_preset(b->preset, &a) == AX_OK;

@@ -161,7 +161,7 @@ void part_documents(verdict *v, bool all)
                        .kv = i / 2 % 4,
                        .split = (i / 2 + i / 8) % SPLITS,
                        .replicated = i / 2 % 5 == 4,
-                       .recompute = i / 6 % 2,
+                       .recompute = (ax_recompute)(i / 6 % 3),
                        .overlap = AX_OVERLAP_ALL,
                        .act = AX_F64,
                        .device = "ref",
@@ -208,8 +208,10 @@ void part_overlap(verdict *v, bool all)
                        .kind = i % 2,
                        .tied = i / 2 % 2,
                        .split = (i / 3 + 1) % SPLITS,
-                       .recompute = i / 5 % 2,
-                       .act = AX_F64,
+                       .recompute = (ax_recompute)(i / 5 % 3),
+                       .wide = i % 4 == 1,
+                       .narrow = i % 4 >= 2,
+                       .act = i % 4 == 1 || i % 4 == 2 ? AX_BF16 : AX_F64,
                        .device = "ref"};
         outcome off, on, lazy;
         char name[200];

@@ -19,7 +19,8 @@ static const struct {
     {"sample", part_sample, true},        {"overlap", part_overlap, false},
     {"documents", part_documents, false}, {"narrow", part_narrow, false},
     {"bytes", part_bytes, false},         {"refusals", part_refusals, false},
-    {"pitfalls", part_pitfalls, false},
+    {"pitfalls", part_pitfalls, false},   {"memory", part_memory, false},
+    {"recompute", part_recompute, false},
 };
 enum { PARTS = sizeof parts / sizeof parts[0] };
 

@@ -17,24 +17,25 @@ enum { STEPS = 5, CURVE = 2 * TRIAL_STEPS };
 
 static const struct {
     const char *grid;
-    int kind, kv, split, replicated, recompute;
+    int kind, kv, split, replicated;
+    ax_recompute recompute;
 } wanted[] = {
-    {"data=2", AX_GPT, 0, SPLIT_FOUR, 0, 0},
-    {"z=2", AX_LLAMA, 1, SPLIT_NONE, 0, 1},
-    {"y=2", AX_GPT, 0, SPLIT_ODD, 1, 0},
-    {"x=2", AX_LLAMA, 3, SPLIT_ONES, 0, 0},
-    {"x=4", AX_GPT, 2, SPLIT_NONE, 0, 0},
-    {"y=4", AX_LLAMA, 0, SPLIT_ODD, 0, 1},
-    {"x=2,y=2", AX_LLAMA, 1, SPLIT_ONES, 0, 0},
-    {"x=2,z=2", AX_GPT, 3, SPLIT_FOUR, 1, 0},
-    {"z=2,data=2", AX_LLAMA, 2, SPLIT_FOUR, 0, 0},
-    {"x=2,y=2,z=2", AX_LLAMA, 1, SPLIT_NONE, 0, 0},
-    {"x=2,y=2,data=2", AX_GPT, 0, SPLIT_ONES, 0, 1},
-    {"x=2,z=2,data=2,order=yxzd", AX_LLAMA, 3, SPLIT_ODD, 1, 0},
-    {"x=8", AX_LLAMA, 2, SPLIT_ODD, 0, 0},
-    {"y=8", AX_GPT, 0, SPLIT_ONES, 0, 0},
-    {"z=8", AX_LLAMA, 0, SPLIT_NONE, 1, 1},
-    {"data=8,order=dzyx", AX_GPT, 1, SPLIT_FOUR, 0, 0},
+    {"data=2", AX_GPT, 0, SPLIT_FOUR, 0, AX_RECOMPUTE_NONE},
+    {"z=2", AX_LLAMA, 1, SPLIT_NONE, 0, AX_RECOMPUTE_FULL},
+    {"y=2", AX_GPT, 0, SPLIT_ODD, 1, AX_RECOMPUTE_NONE},
+    {"x=2", AX_LLAMA, 3, SPLIT_ONES, 0, AX_RECOMPUTE_NONE},
+    {"x=4", AX_GPT, 2, SPLIT_NONE, 0, AX_RECOMPUTE_NONE},
+    {"y=4", AX_LLAMA, 0, SPLIT_ODD, 0, AX_RECOMPUTE_SELECTIVE},
+    {"x=2,y=2", AX_LLAMA, 1, SPLIT_ONES, 0, AX_RECOMPUTE_NONE},
+    {"x=2,z=2", AX_GPT, 3, SPLIT_FOUR, 1, AX_RECOMPUTE_NONE},
+    {"z=2,data=2", AX_LLAMA, 2, SPLIT_FOUR, 0, AX_RECOMPUTE_NONE},
+    {"x=2,y=2,z=2", AX_LLAMA, 1, SPLIT_NONE, 0, AX_RECOMPUTE_NONE},
+    {"x=2,y=2,data=2", AX_GPT, 0, SPLIT_ONES, 0, AX_RECOMPUTE_FULL},
+    {"x=2,z=2,data=2,order=yxzd", AX_LLAMA, 3, SPLIT_ODD, 1, AX_RECOMPUTE_NONE},
+    {"x=8", AX_LLAMA, 2, SPLIT_ODD, 0, AX_RECOMPUTE_NONE},
+    {"y=8", AX_GPT, 0, SPLIT_ONES, 0, AX_RECOMPUTE_NONE},
+    {"z=8", AX_LLAMA, 0, SPLIT_NONE, 1, AX_RECOMPUTE_SELECTIVE},
+    {"data=8,order=dzyx", AX_GPT, 1, SPLIT_FOUR, 0, AX_RECOMPUTE_NONE},
 };
 enum { CASES = sizeof wanted / sizeof wanted[0] };
 

@@ -206,7 +206,9 @@ int main(int argc, char **argv)
                            .kv = i % 4,
                            .split = i / 3 % SPLITS,
                            .replicated = i / 6 % 2,
-                           .recompute = i / 8 % 2,
+                           .recompute = (ax_recompute)(i / 8 % 3),
+                           .wide = i % 2,
+                           .narrow = i / 2 % 2,
                            .overlap = AX_OVERLAP_ALL,
                            .act = i / 3 % 3 ? AX_BF16 : AX_F32,
                            .device = *name};

@@ -166,8 +166,6 @@ ax_status V(adamw)(ax_device *dev, const ax_adamw_args *g)
 {
     if (g->master.dtype == AX_F64)
         return ax_kern_ref.adamw(dev, g);
-    if (g->step->skip)
-        return AX_OK;
     BY_TEAM(dev, is_big(g->master), i, pieces_of(g->master))
     {
         piece p = piece_at(g->master, i);
