@@ -219,6 +219,8 @@ static ax_status resolve(ax_job *job)
                                        .weight_decay = o->weight_decay,
                                        .clip = o->clip}};
     t->device = ax_config_device(c, &t->lazy);
+    AX_CHECK(!job->run_wanted || !o->tune || strcmp(t->device, "ref") != 0, AX_EUSAGE,
+             "device=ref knows one way to make a matrix product: leave train.tune off");
     AX_TRY(choose_dtype(c, t->device, &t->act));
     if (job->inference)
         fit_batch(job, job->sequences ? job->sequences : t->batch);
