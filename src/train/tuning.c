@@ -52,7 +52,9 @@ static ax_status read_known(ax_tuning *t, const ax_resume *from)
     if (from->found && access(path, F_OK) == 0)
         return ax_tuned_read(path, &t->here, &t->known);
     ax_tuning_path(t->config, path, sizeof path);
-    return *path ? ax_tuned_read(path, &t->here, &t->known) : AX_OK;
+    if (*path && ax_tuned_read(path, &t->here, &t->known) != AX_OK)
+        ax_log(AX_LOG_WARN, "tuning", "nothing is known of earlier runs: all is timed anew");
+    return AX_OK;
 }
 
 static ax_status share(ax_comm *world, void *bytes, size_t size)

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { WORDS = 12, LINE = 512, MOST_BYTES = 4 << 20 };
+enum { WORDS = 12, LINE = 512, MOST_BYTES = 4 << 20, MOST_KEPT = 3 << 20 };
 static const char head[] =
     "# The fastest way to make each matrix product, as axonn measured it (train.tune).\n"
     "# machine library threads mode m n k in out way seconds default\n";
@@ -159,7 +159,8 @@ static void take_line(reading *r, const char *line, size_t length)
                    strcmp(of.library, r->here->library) == 0;
     if (is_ours && r->list)
         ax_tuned_put(r->list, &item);
-    if (r->kept && !(is_ours && ax_tuned_find(r->ours, &item.key)))
+    bool room = r->kept && r->kept->length < MOST_KEPT;
+    if (room && !(is_ours && ax_tuned_find(r->ours, &item.key)))
         add_line(r->kept, &of, &item);
 }
 
@@ -249,17 +250,19 @@ static ax_status replace_file(const char *path, const char *text)
 ax_status ax_tuned_write(const char *path, const ax_tuned_for *here, const ax_tuned_list *list,
                          bool merge)
 {
-    ax_text text = {0};
+    ax_text text = {0}, kept = {0};
     AX_TRY(make_folder_of(path));
-    ax_text_add(&text, "%s", head);
-    reading r = {.path = path, .here = here, .ours = list, .kept = &text};
+    reading r = {.path = path, .here = here, .ours = list, .kept = &kept};
     ax_status st = merge ? read_file(&r) : AX_OK;
+    ax_text_add(&text, "%s", head);
     for (int64_t i = 0; i < list->count; i++)
         add_line(&text, here, &list->item[i]);
-    if (st == AX_OK && text.failed)
+    ax_text_add(&text, "%s", kept.text ? kept.text : ""); // behind ours: a list may not hold all
+    if (st == AX_OK && (text.failed || kept.failed))
         st = ax_fail(AX_ENOMEM, __FILE__, __LINE__, "%s: no memory to write it", path);
     if (st == AX_OK)
         st = replace_file(path, text.text);
+    ax_text_fini(&kept);
     ax_text_fini(&text);
     return st;
 }

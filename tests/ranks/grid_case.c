@@ -190,7 +190,8 @@ static int64_t kv_heads(const grid_case *c, int64_t heads)
 
 trial case_trial(const grid_case *c, int steps)
 {
-    trial j = {.steps = steps, .lr = 1e-3, .settle = c->settle, .documents = c->documents};
+    trial j = {.steps = steps, .lr = 1e-3, .settle = c->settle, .documents = c->documents,
+               .tuned = c->tuned};
     int64_t heads = is_sixth(c) ? 6 : 8, hidden = is_sixth(c) ? 48 : 32;
     j.arch = (ax_arch){.kind = c->kind,
                        .layers = 2,
@@ -221,16 +222,17 @@ trial case_trial(const grid_case *c, int steps)
 
 void case_print(const grid_case *c, char *text, size_t size)
 {
+    static const char *const tuned_name[] = {"", ", tuned by force", ", tuned by time"};
     static const char *const split_name[] = {"one micro-batch", "four micro-batches",
                                              "single sequences", "odd sequences"};
     char grid[64];
     ax_grid_print(&c->grid, grid, sizeof grid);
-    snprintf(text, size, "%s %s %s kv=%d, %s, %s%s%s%s%s%s, overlap %u, %s %s", grid,
+    snprintf(text, size, "%s %s %s kv=%d, %s, %s%s%s%s%s%s%s, overlap %u, %s %s", grid,
              c->kind == AX_GPT ? "gpt" : "llama", c->tied ? "tied" : "untied",
              (int)case_trial(c, 1).arch.kv_heads, split_name[c->split],
              c->replicated ? "replicated" : "sharded", c->recompute ? ", recompute" : "",
              c->keep ? ", keep" : "", c->lazy ? ", lazy" : "", c->settle ? ", settled" : "",
-             c->documents ? ", documents" : "", c->overlap, ax_dtype_name(c->act), c->device);
+             c->documents ? ", documents" : "", tuned_name[c->tuned], c->overlap, ax_dtype_name(c->act), c->device);
 }
 
 // ---- serial runs ----
@@ -257,6 +259,7 @@ const outcome *serial_of(const grid_case *c, int steps)
     mine.config.micro_batch = 0;
     mine.config.activations = AX_ACT_REPLICATED;
     mine.config.overlap = 0;
+    mine.tuned = TRIAL_UNTUNED;
     mine.config.lazy = mine.config.recompute = mine.config.keep_gathered = mine.settle = false;
     for (serial *s = known; s; s = s->next)
         if (same_trial(&s->trial, &mine) && s->trial.steps == steps)

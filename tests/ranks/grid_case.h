@@ -25,6 +25,7 @@ typedef struct grid_case {
     int kv; // 0: as heads; 1: half of them; 2: two; 3: one
     int split;
     int replicated, recompute, keep, lazy, settle, documents;
+    int tuned; // trial_tuning
     unsigned overlap;
     ax_dtype act;
     const char *device;

@@ -11,7 +11,7 @@
 enum {
     LINE = 64,
     MOST = 256 << 20, // bytes of copies: beyond, no gain is worth the memory
-    REUSE = 128,      // times that a copied element must be used, for a copy to be worth a trial
+    REUSE = 32,       // times that a copied element must be used, for a copy to be worth a trial
     SHARE = 16,       // rows or columns of a share are a multiple of this
 };
 
