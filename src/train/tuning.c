@@ -12,6 +12,7 @@ struct ax_tuning {
     const char *device;
     ax_tuned_for here;        // rank 0's
     bool resumed;             // the run directory is that of the resumed run
+    bool of_run;              // rank 0: what is known stands in the resumed run's own table
     bool settled, remembered; // decided; all of it was known before
     ax_tuned_list known;
     ax_tuner tuner;
@@ -49,7 +50,8 @@ static ax_status read_known(ax_tuning *t, const ax_resume *from)
     char path[PATH + 128];
     AX_TRY(ax_tuned_here(t->device, &t->here));
     run_path(from->run, path, sizeof path);
-    if (from->found && access(path, F_OK) == 0)
+    t->of_run = from->found && access(path, F_OK) == 0;
+    if (t->of_run)
         return ax_tuned_read(path, &t->here, &t->known);
     ax_tuning_path(t->config, path, sizeof path);
     if (*path && ax_tuned_read(path, &t->here, &t->known) != AX_OK)
@@ -227,7 +229,7 @@ static ax_status remember(const ax_tuning *t)
         ax_tuned_write(path, &t->here, list, true) != AX_OK)
         ax_log(AX_LOG_WARN, "tuning", "what was tuned is not remembered for the next run");
     run_path(o->out, path, sizeof path);
-    if (*o->out && !(t->resumed && t->remembered))
+    if (*o->out && !(t->resumed && t->of_run && t->remembered))
         st = ax_tuned_write(path, &t->here, list, t->resumed);
     free(list);
     return st;
