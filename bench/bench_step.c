@@ -2,15 +2,16 @@
 // best matmul rate that the same run measures.
 //
 //     bench_step [preset=gpt2-124m] [batch=4] [seq=1024] [precision=fp32|bf16] [steps=5]
-//                [kernels=1]
+//                [kernels=1] [tune=1]
 //
 // The ceiling is measured before, between and after the steps: the best rate of the matmuls that
 // the step itself is made of (and of one large square), each timed alone. Flops are counted as
 // issued (causal attention counts half); the published formula stands beside them. kernels=1 adds
-// where the time of the steps went.
+// where the time of the steps went; tune=1 takes the fastest way of each product (train.tune=on).
 #include "train/metrics.h"
 #include "train/ranks.h"
 #include "train/step.h"
+#include "train/tuning.h"
 
 #include "base/rng.h"
 
@@ -22,7 +23,8 @@ enum { MOST_STEPS = 100 };
 
 typedef struct bench {
     const char *preset;
-    int64_t batch, seq, steps, kernels;
+    int64_t batch, seq, steps, kernels, tune;
+    ax_tuner tuner;
     ax_dtype act;
     ax_arch arch;
     ax_trainer t;
@@ -91,8 +93,12 @@ static ax_status run_steps(bench *b)
         load(b, i + 1);
         double begun = ax_metrics_clock();
         b->t.timeline.paused = i < 0;
+        b->tuner.timing = i < 0;
         AX_TRY(ax_step(&b->t, 1e-4, &r));
         b->t.timeline.paused = true;
+        b->tuner.timing = false;
+        if (i < 0)
+            AX_TRY(ax_tuning_agree(&b->tuner, b->t.world));
         if (i >= 0)
             b->seconds[i] = ax_metrics_clock() - begun;
         AX_TRY(measure_ceiling(b));
@@ -190,9 +196,13 @@ static ax_status bench_rank(void *ctx, ax_comm *world)
         .act = b->act,
         .overlap = AX_OVERLAP_ALL,
         .trace = b->kernels ? b->steps : 0,
+        .tuner = b->tune ? &b->tuner : NULL,
         .optim = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip = 1}};
     AX_TRY(ax_trainer_open(&c, world, &b->t));
-    ax_status st = run_steps(b);
+    size_t room = (size_t)64 << 20; // the square of the ceiling may want more than the step does
+    ax_status st = room > b->t.size.workspace ? ax_device_grow(&b->t.dev, room) : AX_OK;
+    if (st == AX_OK)
+        st = run_steps(b);
     if (st == AX_OK)
         print(b);
     if (st == AX_OK && b->kernels)
@@ -209,7 +219,8 @@ static ax_status parse(bench *b, const char *argument)
     } number[] = {{"batch=", offsetof(bench, batch)},
                   {"seq=", offsetof(bench, seq)},
                   {"steps=", offsetof(bench, steps)},
-                  {"kernels=", offsetof(bench, kernels)}};
+                  {"kernels=", offsetof(bench, kernels)},
+                  {"tune=", offsetof(bench, tune)}};
     for (size_t i = 0; i < sizeof number / sizeof number[0]; i++) {
         size_t n = strlen(number[i].key);
         if (strncmp(argument, number[i].key, n) != 0)
@@ -225,7 +236,8 @@ static ax_status parse(bench *b, const char *argument)
     }
     AX_CHECK(strcmp(argument, "precision=fp32") == 0 || strcmp(argument, "precision=bf16") == 0,
              AX_EUSAGE,
-             "%s: known are preset=, batch=, seq=, steps=, kernels=, precision=fp32|bf16",
+             "%s: known are preset=, batch=, seq=, steps=, kernels=, tune=, "
+             "precision=fp32|bf16",
              argument);
     b->act = argument[10] == 'b' ? AX_BF16 : AX_F32;
     return AX_OK;

@@ -131,8 +131,8 @@ static ax_status run(bench *b)
     size_t workspace;
     char device[256];
     AX_TRY(note_products(b, &workspace));
-    AX_TRY(ax_device_open(
-        &(ax_device_config){.name = "cpu", .core = -1, .workspace = workspace}, &b->dev));
+    AX_TRY(ax_device_open(&(ax_device_config){.name = "cpu", .core = -1, .workspace = workspace},
+                          &b->dev));
     ax_device_describe(&b->dev, device, sizeof device);
     printf("%s  B=%lld T=%lld  %s  %s%s\n", b->preset, (long long)b->batch, (long long)b->seq,
            ax_dtype_name(b->act), device, b->polled ? ", polled" : "");

@@ -36,9 +36,9 @@ typedef struct ax_device_config {
 // What an open device runs on.
 enum { AX_DEVICE_LIBRARIES = 4 };
 typedef struct ax_device_facts {
-    const char *isa;  // instruction set of the kernels: "avx2"; "plain C"
+    const char *isa;    // instruction set of the kernels: "avx2"; "plain C"
     char processor[64]; // its model, one word: "amd-epyc-25-1"
-    const char *bf16; // how bf16 is multiplied: "native", "widened to f32"
+    const char *bf16;   // how bf16 is multiplied: "native", "widened to f32"
     bool pinned;
     struct {
         const char *name; // "oneDNN"; NULL: the list ends

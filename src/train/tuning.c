@@ -206,7 +206,8 @@ static void announce(const ax_tuning *t, const ax_tuned_list *list)
         by_default += list->item[i].default_seconds;
         seconds += list->item[i].seconds;
     }
-    ax_log(AX_LOG_INFO, "tuning", "%s: %lld of %lld products faster than by default, %.1f %% in all",
+    ax_log(AX_LOG_INFO, "tuning",
+           "%s: %lld of %lld products faster than by default, %.1f %% in all",
            t->remembered ? "remembered" : "measured", (long long)faster, (long long)list->count,
            seconds > 0 ? 100 * (by_default / seconds - 1) : 0.0);
     if (t->tuner.lost)
@@ -225,8 +226,7 @@ static ax_status remember(const ax_tuning *t)
     if (t->config->verbosity >= 0)
         announce(t, list);
     ax_tuning_path(t->config, path, sizeof path);
-    if (!t->remembered && *path &&
-        ax_tuned_write(path, &t->here, list, true) != AX_OK)
+    if (!t->remembered && *path && ax_tuned_write(path, &t->here, list, true) != AX_OK)
         ax_log(AX_LOG_WARN, "tuning", "what was tuned is not remembered for the next run");
     run_path(o->out, path, sizeof path);
     if (*o->out && !(t->resumed && t->of_run && t->remembered))

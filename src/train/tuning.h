@@ -25,8 +25,8 @@ typedef struct ax_tuning ax_tuning;
 // user's file. *out is this rank's own.
 ax_status ax_tuning_open(const ax_run_config *c, const ax_resume *from, ax_comm *world,
                          ax_tuning **out);
-void ax_tuning_close(ax_tuning *t);           // NULL is legal
-ax_tuner *ax_tuning_tuner(ax_tuning *t);      // NULL: of NULL
+void ax_tuning_close(ax_tuning *t);      // NULL is legal
+ax_tuner *ax_tuning_tuner(ax_tuning *t); // NULL: of NULL
 
 // Around a step; once a step that worked is over, nothing happens in either. NULL is legal.
 void ax_tuning_begin(ax_tuning *t);

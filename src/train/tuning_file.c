@@ -92,8 +92,8 @@ static bool parse_dtype(const char *text, int32_t *out)
 static bool parse_way(const char *text, char way[AX_WAY_NAME])
 {
     size_t n = strlen(text);
-    bool good = n > 0 && n < AX_WAY_NAME &&
-                strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == n;
+    bool good =
+        n > 0 && n < AX_WAY_NAME && strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == n;
     memset(way, 0, AX_WAY_NAME);
     if (good)
         memcpy(way, text, n);
@@ -155,8 +155,8 @@ static void take_line(reading *r, const char *line, size_t length)
             r->first_broken = r->number;
         return;
     }
-    bool is_ours = strcmp(of.machine, r->here->machine) == 0 &&
-                   strcmp(of.library, r->here->library) == 0;
+    bool is_ours =
+        strcmp(of.machine, r->here->machine) == 0 && strcmp(of.library, r->here->library) == 0;
     if (is_ours && r->list)
         ax_tuned_put(r->list, &item);
     bool room = r->kept && r->kept->length < MOST_KEPT;
@@ -273,7 +273,7 @@ bool ax_tuned_cache(char *path, size_t size)
     bool given = cache && *cache == '/'; // as its standard wants
     if (!given && !(home && *home))
         return false;
-    int n = snprintf(path, size, "%s%s/axonn/tuning.txt", given ? cache : home,
-                     given ? "" : "/.cache");
+    int n =
+        snprintf(path, size, "%s%s/axonn/tuning.txt", given ? cache : home, given ? "" : "/.cache");
     return n > 0 && (size_t)n < size;
 }

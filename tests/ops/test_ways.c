@@ -16,7 +16,7 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    {1, 1, 1, 0},      {33, 65, 66, 1},    {130, 144, 70, 3},  {256, 272, 400, 0},
+    {1, 1, 1, 0},       {33, 65, 66, 1},     {130, 144, 70, 3},   {256, 272, 400, 0},
     {1100, 140, 60, 2}, {140, 1100, 130, 5}, {128, 131, 5000, 0},
 };
 enum { SHAPES = sizeof shapes / sizeof shapes[0] };
@@ -193,8 +193,8 @@ static void what_cannot_be_tuned_is_made_by_default(void **state)
     assert_int_equal(ax_gemm(&dev, &p.test), AX_OK);
     assert_true(tuner.lost > 0 && tuner.count == AX_TUNER_KEYS);
     int widened = ax_gemm_way_find("cpu", "widened");
-    tuner = (ax_tuner){.count = 1,
-                       .entry = {{.key = ax_gemm_key_of(&dev, &p.test), .way = widened}}};
+    tuner =
+        (ax_tuner){.count = 1, .entry = {{.key = ax_gemm_key_of(&dev, &p.test), .way = widened}}};
     assert_true(widened > 0 && !ax_gemm_way_applies(&dev, &p.test, widened));
     assert_int_equal(ax_gemm(&dev, &p.test), AX_OK);
     assert_int_equal(ax_gemm_way_find("cpu", "no such way"), AX_WAY_OPEN);

@@ -190,7 +190,10 @@ static int64_t kv_heads(const grid_case *c, int64_t heads)
 
 trial case_trial(const grid_case *c, int steps)
 {
-    trial j = {.steps = steps, .lr = 1e-3, .settle = c->settle, .documents = c->documents,
+    trial j = {.steps = steps,
+               .lr = 1e-3,
+               .settle = c->settle,
+               .documents = c->documents,
                .tuned = c->tuned};
     int64_t heads = is_sixth(c) ? 6 : 8, hidden = is_sixth(c) ? 48 : 32;
     j.arch = (ax_arch){.kind = c->kind,
@@ -232,7 +235,8 @@ void case_print(const grid_case *c, char *text, size_t size)
              (int)case_trial(c, 1).arch.kv_heads, split_name[c->split],
              c->replicated ? "replicated" : "sharded", c->recompute ? ", recompute" : "",
              c->keep ? ", keep" : "", c->lazy ? ", lazy" : "", c->settle ? ", settled" : "",
-             c->documents ? ", documents" : "", tuned_name[c->tuned], c->overlap, ax_dtype_name(c->act), c->device);
+             c->documents ? ", documents" : "", tuned_name[c->tuned], c->overlap,
+             ax_dtype_name(c->act), c->device);
 }
 
 // ---- serial runs ----

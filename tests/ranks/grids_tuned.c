@@ -36,9 +36,9 @@ void part_tuned(verdict *v, bool all)
     }
     free(list);
     verdict_check(v, count < ROOM && cases > 50, "%d cases with tuned products", cases);
-    verdict_part(v, t0,
-                 "%d combinations with tuned products, 3 steps: in fp32 gradients within %.1e (%s), "
-                 "losses within %.1e; in bf16 gradients within %.1e, losses within %.1e",
-                 cases, w[0].seen.grad, w[0].grad_at, w[0].seen.loss, w[1].seen.grad,
-                 w[1].seen.loss);
+    verdict_part(
+        v, t0,
+        "%d combinations with tuned products, 3 steps: in fp32 gradients within %.1e (%s), "
+        "losses within %.1e; in bf16 gradients within %.1e, losses within %.1e",
+        cases, w[0].seen.grad, w[0].grad_at, w[0].seen.loss, w[1].seen.grad, w[1].seen.loss);
 }

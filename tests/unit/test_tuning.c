@@ -217,12 +217,12 @@ enum { RANKS = 3, PRODUCTS = 6 };
 
 // Seconds of three ways on each rank; 0: not timed there, -1: the rank does not know the product.
 static const double seconds[PRODUCTS][RANKS][3] = {
-    {{10, 9, 12}, {10, 9, 5}, {10, 9, 9}},     // way 2 is the least in sum, on one rank alone
-    {{10, 9, 12}, {10, 9, 12}, {10, 14, 12}},  // nothing beats the default in sum
-    {{10, 5, 9}, {10, 0, 9}, {10, 5, 9}},      // way 1 cannot be had on rank 1
+    {{10, 9, 12}, {10, 9, 5}, {10, 9, 9}},         // way 2 is the least in sum, on one rank alone
+    {{10, 9, 12}, {10, 9, 12}, {10, 14, 12}},      // nothing beats the default in sum
+    {{10, 5, 9}, {10, 0, 9}, {10, 5, 9}},          // way 1 cannot be had on rank 1
     {{10, 9.8, 11}, {10, 9.8, 11}, {10, 9.8, 11}}, // 2 %: noise
-    {{-1}, {10, 5, 5}, {10, 5, 5}},            // rank 0 does not know it
-    {{10, 5, 9}, {-1}, {10, 5, 9}},            // rank 1 does not
+    {{-1}, {10, 5, 5}, {10, 5, 5}},                // rank 0 does not know it
+    {{10, 5, 9}, {-1}, {10, 5, 9}},                // rank 1 does not
 };
 static const int winner[PRODUCTS] = {2, 0, 2, 0, AX_WAY_OPEN, 1};
 

@@ -76,8 +76,7 @@ static bool primitives_apply(const ax_device *dev, const ax_gemm_args *g, ax_one
             return false;
         if (i == 0)
             first = part;
-        else if (layout != AX_ONEDNN_PLAIN &&
-                 !ax_onednn_same_layout(onednn, &first, &part, &use))
+        else if (layout != AX_ONEDNN_PLAIN && !ax_onednn_same_layout(onednn, &first, &part, &use))
             return false;
         need->scratch = of.scratch > need->scratch ? of.scratch : need->scratch;
         need->packed = of.packed > need->packed ? of.packed : need->packed;
@@ -108,8 +107,7 @@ static ax_status run_primitives(ax_device *dev, const ax_gemm_args *g, ax_onednn
 static bool matmul_applies(const ax_device *dev, const ax_gemm_args *g, size_t *bytes)
 {
     ax_onednn_need need;
-    bool applies =
-        g->a.dtype == AX_F32 && primitives_apply(dev, g, AX_ONEDNN_PLAIN, &need);
+    bool applies = g->a.dtype == AX_F32 && primitives_apply(dev, g, AX_ONEDNN_PLAIN, &need);
     *bytes = applies ? need.scratch : 0;
     return applies;
 }
@@ -470,4 +468,5 @@ const ax_cpu_way ax_cpu_ways[] = {
     {"widened", widened_applies, run_widened},
     {0},
 };
-_Static_assert(sizeof ax_cpu_ways / sizeof ax_cpu_ways[0] <= AX_TUNER_WAYS + 1, "room for all ways");
+_Static_assert(sizeof ax_cpu_ways / sizeof ax_cpu_ways[0] <= AX_TUNER_WAYS + 1,
+               "room for all ways");

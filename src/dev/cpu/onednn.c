@@ -97,8 +97,8 @@ typedef struct matmul {
     bool taken;
     uint64_t used; // when it was asked for last
     shape of;
-    dnnl_primitive_desc_t pd;   // NULL: there is no fast one for this shape
-    dnnl_primitive_t primitive; // NULL: only its scratch was asked for so far
+    dnnl_primitive_desc_t pd;      // NULL: there is no fast one for this shape
+    dnnl_primitive_t primitive;    // NULL: only its scratch was asked for so far
     dnnl_primitive_desc_t pack_pd; // of a layout that is not the caller's
     dnnl_primitive_t pack;
     dnnl_memory_t memory[MEMORIES];
