@@ -2,16 +2,18 @@
 // best matmul rate that the same run measures.
 //
 //     bench_step [preset=gpt2-124m] [batch=4] [seq=1024] [precision=fp32|bf16] [steps=5]
-//                [kernels=1] [recompute=none|selective|full]
+//                [kernels=1] [recompute=none|selective|full] [tune=1]
 //
 // The ceiling is the best rate of the matmuls that the step itself is made of (and of one large
 // square), each timed alone, three times in every round: a round stands before, between and after
 // the steps. Where other work comes and goes on the machine, the share of the best of the whole
 // run is too small by what it took from the steps; the share of the two rounds beside each step is
 // printed with it. Flops are counted as issued (causal attention counts half); the published
-// formula stands beside them. kernels=1 adds where the time of the steps went.
+// formula stands beside them. kernels=1 adds where the time of the steps went; tune=1
+// takes the fastest way of each product (train.tune=on).
 #include "bench_case.h"
 #include "train/ranks.h"
+#include "train/tuning.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +23,8 @@ enum { MOST_STEPS = 100 };
 
 typedef struct bench {
     bench_case c;
-    int64_t kernels;
+    int64_t kernels, tune;
+    ax_tuner tuner;
     ax_recompute recompute;
     ax_trainer t;
     double ceiling;                              // best matmul rate so far, flop/s
@@ -87,9 +90,13 @@ static ax_status run_steps(bench *b)
         double before = b->round, begun = ax_clock_s();
         bench_case_load(&b->c, &b->t, i + 1);
         b->t.timeline.paused = i < 0;
+        b->tuner.timing = i < 0;
         AX_TRY(ax_step(&b->t, 1e-4, &r));
         b->t.timeline.paused = true;
         double rate = flops / (ax_clock_s() - begun);
+        b->tuner.timing = false;
+        if (i < 0)
+            AX_TRY(ax_tuning_agree(&b->tuner, b->t.world));
         AX_TRY(measure_ceiling(b));
         if (i < 0)
             continue;
@@ -184,6 +191,7 @@ static ax_status bench_rank(void *ctx, ax_comm *world)
     ax_trainer_config c = bench_case_trainer(&b->c);
     c.trace = b->kernels ? b->c.steps : 0;
     c.recompute = b->recompute;
+    c.tuner = b->tune ? &b->tuner : NULL;
     AX_TRY(ax_trainer_open(&c, world, &b->t));
     ax_status st = run_steps(b);
     if (st == AX_OK && b->kernels)
@@ -211,9 +219,10 @@ static ax_status prepare(bench *b, int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         bool ok = true, known = bench_case_set(&b->c, argv[i], &ok) ||
                                 bench_number(argv[i], "kernels=", &b->kernels, &ok) ||
+                                bench_number(argv[i], "tune=", &b->tune, &ok) ||
                                 set_recompute(b, argv[i]);
         AX_CHECK(known && ok, AX_EUSAGE,
-                 "%s: known are preset=, batch=, seq=, steps=, kernels=, "
+                 "%s: known are preset=, batch=, seq=, steps=, kernels=, tune=, "
                  "recompute=none|selective|full, precision=fp32|bf16",
                  argv[i]);
     }

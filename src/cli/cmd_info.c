@@ -1,6 +1,8 @@
 #include "cli/cli.h"
 #include "dev/kern.h"
+#include "train/tuning.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const char *compiler(void)
@@ -152,16 +154,108 @@ static ax_status print_info(const ax_run_config *c, const ax_launch *launch)
     return st;
 }
 
+// ---- --tuning: what train.tune found on this machine ----
+
+static double gain_of(const ax_tuned *t)
+{
+    return t->default_seconds / t->seconds - 1;
+}
+
+static void print_tuned(const char *path, const ax_tuned_for *here, const ax_tuned_list *list)
+{
+    printf("tuning    %s: %lld products on %s with %s\n", *path ? path : "no file",
+           (long long)list->count, here->machine, here->library);
+    if (list->count == 0)
+        return;
+    printf("%8s %8s %8s  mode  in    out   threads  %-16s %10s %8s\n", "m", "n", "k", "way", "ms",
+           "gain");
+    for (int64_t i = 0; i < list->count; i++) {
+        const ax_tuned *t = &list->item[i];
+        const ax_gemm_key *k = &t->key;
+        printf("%8lld %8lld %8lld  %c%c    %-5s %-5s %7d  %-16s %10.3f %+6.1f %%\n",
+               (long long)k->m, (long long)k->n, (long long)k->k, k->ta ? 't' : 'n',
+               k->tb ? 't' : 'n', ax_dtype_name((ax_dtype)k->in), ax_dtype_name((ax_dtype)k->out),
+               (int)k->threads, t->way, 1e3 * t->seconds, 100 * gain_of(t));
+    }
+}
+
+static void add_tuned(ax_text *out, const ax_tuned *t)
+{
+    const ax_gemm_key *k = &t->key;
+    ax_text_add(out, "{\"m\":%lld,\"n\":%lld,\"k\":%lld,\"mode\":\"%c%c\"", (long long)k->m,
+                (long long)k->n, (long long)k->k, k->ta ? 't' : 'n', k->tb ? 't' : 'n');
+    ax_text_add(out, ",\"in\":\"%s\",\"out\":\"%s\",\"threads\":%d,\"way\":\"%s\"",
+                ax_dtype_name((ax_dtype)k->in), ax_dtype_name((ax_dtype)k->out), (int)k->threads,
+                t->way);
+    ax_text_add(out, ",\"seconds\":%.6g,\"default_seconds\":%.6g,\"gain\":%.4f}", t->seconds,
+                t->default_seconds, gain_of(t));
+}
+
+static ax_status print_tuned_json(const char *path, const ax_tuned_for *here,
+                                  const ax_tuned_list *list)
+{
+    ax_text t = {0};
+    ax_text_add(&t, "{");
+    add_pair(&t, true, "file", path);
+    add_pair(&t, false, "machine", here->machine);
+    add_pair(&t, false, "library", here->library);
+    ax_text_add(&t, ",\"products\":[");
+    for (int64_t i = 0; i < list->count; i++) {
+        ax_text_add(&t, "%s", i ? "," : "");
+        add_tuned(&t, &list->item[i]);
+    }
+    ax_text_add(&t, "]}");
+    ax_status st = t.failed ? AX_ENOMEM : AX_OK;
+    if (st == AX_OK)
+        puts(t.text);
+    ax_text_fini(&t);
+    AX_CHECK(st == AX_OK, st, "no memory for the answer");
+    return AX_OK;
+}
+
+static ax_status print_tuning(const ax_run_config *c)
+{
+    char path[4096];
+    bool lazy;
+    ax_tuned_for here;
+    AX_TRY(ax_tuned_here(ax_config_device(c, &lazy), &here));
+    ax_tuned_list *list = calloc(1, sizeof *list);
+    AX_CHECK(list, AX_ENOMEM, "no memory for what was tuned");
+    ax_tuning_path(c, path, sizeof path);
+    ax_status st = *path ? ax_tuned_read(path, &here, list) : AX_OK;
+    if (st == AX_OK && c->json)
+        st = print_tuned_json(path, &here, list);
+    else if (st == AX_OK)
+        print_tuned(path, &here, list);
+    free(list);
+    return st;
+}
+
+// A switch of this verb alone: taken out before the others are read.
+static bool take_switch(const char *name, int *argc, char **argv)
+{
+    bool found = false;
+    int kept = 0;
+    for (int i = 0; i < *argc; i++) {
+        bool here = strcmp(argv[i], name) == 0;
+        found = found || here;
+        if (!here)
+            argv[kept++] = argv[i];
+    }
+    *argc = kept;
+    return found;
+}
+
 ax_status ax_cmd_info(int argc, char **argv)
 {
     ax_run_config c;
-    bool helped;
+    bool helped, tuning = take_switch("--tuning", &argc, argv);
     AX_TRY(ax_cli_config("info", argc, argv, 0, &c, &helped));
     if (helped)
         return AX_OK;
     ax_launch launch = ax_comm_launch();
     bool silent = launch.launcher && launch.rank > 0; // one answer a job
-    ax_status st = silent ? AX_OK : print_info(&c, &launch);
+    ax_status st = silent ? AX_OK : tuning ? print_tuning(&c) : print_info(&c, &launch);
     ax_config_fini(&c);
     return st;
 }

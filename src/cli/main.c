@@ -52,7 +52,7 @@ const ax_verb ax_verbs[] = {
      "mpirun -n 4 axonn selftest device=ref",
      ax_cmd_selftest},
     {"info", "build, devices, instruction sets, libraries, ranks and how they were found",
-     "axonn info\naxonn info --json", ax_cmd_info},
+     "axonn info\naxonn info --json\naxonn info --tuning", ax_cmd_info},
     {"help", "this list, the page of a verb, or all keys",
      "axonn help train\naxonn help keys\naxonn help keys train", ax_cmd_help},
     {NULL, NULL, NULL, NULL},

@@ -22,6 +22,8 @@
 
 typedef struct ax_kern ax_kern;
 typedef struct ax_device ax_device;
+typedef struct ax_gemm_args ax_gemm_args;
+typedef struct ax_tuner ax_tuner;
 
 typedef struct ax_device_config {
     const char *name; // "ref", "cpu" or "measure"
@@ -34,8 +36,9 @@ typedef struct ax_device_config {
 // What an open device runs on.
 enum { AX_DEVICE_LIBRARIES = 4 };
 typedef struct ax_device_facts {
-    const char *isa;  // instruction set of the kernels: "avx2"; "plain C"
-    const char *bf16; // how bf16 is multiplied: "native", "widened to f32"
+    const char *isa;    // instruction set of the kernels: "avx2"; "plain C"
+    char processor[64]; // its model, one word: "amd-epyc-25-1"
+    const char *bf16;   // how bf16 is multiplied: "native", "widened to f32"
     bool pinned;
     struct {
         const char *name; // "oneDNN"; NULL: the list ends
@@ -54,6 +57,10 @@ typedef struct ax_device_ops {
     void (*facts)(const ax_device *dev, ax_device_facts *out);        // into zeroed memory
     const char *(*kern_name)(const ax_device *dev, const char *slot); // what runs a known slot
     bool (*fast_bf16)(void); // whether the processor multiplies bf16 itself; NULL: it does not
+    // Ways to make a product (dev/tune.h); NULL: one alone.
+    const char *(*gemm_way_name)(int way); // NULL beyond the last
+    bool (*gemm_way_applies)(const ax_device *dev, const ax_gemm_args *g, int way);
+    void (*gemm_forget)(ax_device *dev);
 } ax_device_ops;
 
 enum { AX_DEVICE_CORE_WORDS = 16 }; // 1024 cores
@@ -74,6 +81,7 @@ struct ax_device {
     // The set of cores that the opening thread had before a team was pinned; none: not known.
     uint64_t cores[AX_DEVICE_CORE_WORDS];
     ax_timeline *timeline; // NULL: nobody wants to know; not owned
+    ax_tuner *tuner;       // dev/tune.h; NULL: products are made the default way; not owned
 };
 
 ax_status ax_device_open(const ax_device_config *config, ax_device *dev);

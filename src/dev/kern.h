@@ -22,11 +22,11 @@ typedef enum ax_trans {
     AX_T,
 } ax_trans;
 
-typedef struct ax_gemm_args { // c (m, n) = op(a) (m, k) * op(b) (k, n) + beta * c
+struct ax_gemm_args { // c (m, n) = op(a) (m, k) * op(b) (k, n) + beta * c
     ax_trans ta, tb;
     ax_tensor a, b, c; // a, b act; c act or acc
     double beta;       // 0 (c need not be initialised) or 1
-} ax_gemm_args;
+};
 
 enum { AX_HEAD_DIM_MAX = 256 }; // larger heads are refused (AX_EUNSUPPORTED)
 

@@ -74,6 +74,8 @@ typedef struct ax_train_options {
     bool keep_gathered;
     int64_t nonfinite;                         // ax_config_nonfinite
     int64_t threads;                           // of a rank; 0: cores / ranks
+    bool tune;                                 // products take the fastest way (train/tuning.h)
+    const char *tune_file;                     // where that is remembered; "": the user's cache
     int64_t log_every, eval_every, save_every; // steps; 0: never
     int64_t eval_batches;                      // 0: all of the held-out data
     bool save_async;                           // written beside training

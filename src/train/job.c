@@ -246,6 +246,8 @@ static ax_status resolve(ax_job *job)
              "train.trace=%lld: the trace is written in the run directory; give train.out=DIR",
              (long long)o->trace);
     t->device = ax_config_device(c, &t->lazy);
+    AX_CHECK(!job->run_wanted || !o->tune || strcmp(t->device, "ref") != 0, AX_EUSAGE,
+             "device=ref knows one way to make a matrix product: leave train.tune off");
     AX_TRY(choose_dtype(c, t->device, &t->act));
     AX_TRY(choose_sums(job));
     if (job->inference)

@@ -28,7 +28,7 @@ static const reader readers[] = {
      {"ranks", "data.train", "data.valid", "data.tokenizer", "data.text_key", "data.bos",
       "data.eod", "data.literals", "prepare."}},
     {"checkpoint", {NULL}},
-    {"info", {"device"}},
+    {"info", {"device", "train.tune_file"}},
 };
 
 static bool matches(const char *pattern, const char *key)

@@ -10,6 +10,7 @@
 #include "train/saves.h"
 #include "train/step.h"
 #include "train/trace_file.h"
+#include "train/tuning.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -28,6 +29,7 @@ typedef struct run { // one rank's
     ax_resume from;      // this rank's own
     ax_resume_data data; // rank 0's, where it saves
     ax_saves saves;
+    ax_tuning *tuning; // NULL: train.tune=off
     ballot ballot;
     ax_metrics metrics; // rank 0's
     ax_trace_file trace;
@@ -45,15 +47,22 @@ static const ax_train_options *options(const run *r)
     return &r->job->config->train;
 }
 
-ax_status ax_train_open(const ax_job *job, ax_comm *world, ax_trainer *t)
+static ax_status open_tuned(const ax_job *job, ax_tuner *tuner, ax_comm *world, ax_trainer *t)
 {
-    AX_TRY(ax_trainer_open(&job->trainer, world, t));
+    ax_trainer_config config = job->trainer;
+    config.tuner = tuner;
+    AX_TRY(ax_trainer_open(&config, world, t));
     ax_status st = AX_OK;
     if (!job->resume.found)
         st = ax_comm_end(world, ax_job_init_params(job, t));
     if (st != AX_OK)
         ax_trainer_close(t);
     return st;
+}
+
+ax_status ax_train_open(const ax_job *job, ax_comm *world, ax_trainer *t)
+{
+    return open_tuned(job, NULL, world, t);
 }
 
 static ax_schedule schedule_of(const ax_train_options *o)
@@ -186,6 +195,7 @@ static ax_status train_step(run *r)
     double begun = ax_metrics_clock(), lr = ax_schedule_lr(&r->schedule, r->step);
     ax_comm_trace_reset(&r->t->trace);
     AX_TRY(load_batch(r));
+    ax_tuning_begin(r->tuning);
     ax_status st = ax_step(r->t, lr, &result);
     if (st == AX_ENUMERIC && r->world->rank == 0)
         ax_log(AX_LOG_ERROR, NULL, "training stops at step %lld", (long long)r->step);
@@ -194,6 +204,7 @@ static ax_status train_step(run *r)
     AX_TRY(cast_votes(r));
     AX_TRY(record(r, lr, seconds, &result));
     AX_TRY(count_votes(r));
+    AX_TRY(ax_tuning_end(r->tuning, &r->t->dev, r->world, result.kept > 0));
     return end_trace(r);
 }
 
@@ -362,9 +373,12 @@ ax_status ax_train_rank(ax_job *job, ax_comm *world)
 {
     ax_trainer t;
     run r = {.job = job, .world = world, .t = &t};
-    ax_status st = ax_train_open(job, world, &t);
-    if (st != AX_OK)
+    AX_TRY(ax_tuning_open(job->config, &job->resume, world, &r.tuning));
+    ax_status st = open_tuned(job, ax_tuning_tuner(r.tuning), world, &t);
+    if (st != AX_OK) {
+        ax_tuning_close(r.tuning);
         return st;
+    }
     AX_TRY_TO(done, restore(&r));
     AX_TRY_TO(done, ax_comm_agree(world, open_run(&r)));
     AX_TRY_TO(done, measure_job(&r));
@@ -382,6 +396,7 @@ done:
     ax_saves_close(&r.saves);
     ax_resume_data_fini(&r.data);
     ax_trainer_close(&t);
+    ax_tuning_close(r.tuning);
     return st;
 }
 

@@ -50,6 +50,8 @@ static bool may_change(const ax_resume *r, const char *key)
                                        "train.keep_gathered",
                                        "train.nonfinite",
                                        "train.threads",
+                                       "train.tune",
+                                       "train.tune_file",
                                        "train.log_every",
                                        "train.eval_every",
                                        "train.eval_batches",

@@ -104,6 +104,7 @@ static ax_status measure_into(ax_trainer *t, int rank)
         .name = "measure", .as = t->config.device, .threads = t->config.threads};
     AX_TRY(choose_layout(t));
     AX_TRY(ax_device_open(&dev, &t->dev));
+    t->dev.tuner = t->config.tuner;
     AX_TRY(ax_grid_open_measure(t->config.grid, rank, t->layout.kv_copies, &t->grid));
     ax_grid_trace(&t->grid, &t->trace);
     t->dev.timeline = &t->timeline;
@@ -198,6 +199,7 @@ static ax_status open_local(ax_trainer *t, int rank, ax_device_config *dev, int 
         AX_TRY(ax_timeline_init(&t->timeline, c->trace * t->size.spans));
     t->timeline.paused = true;
     AX_TRY(ax_device_open(dev, &t->dev));
+    t->dev.tuner = c->tuner;
     return open_arenas(t);
 }
 

@@ -12,6 +12,7 @@
 #pragma once
 #include "ckpt/ckpt.h"
 #include "comm/trace.h"
+#include "dev/tune.h"
 #include "nn/model.h"
 #include "optim/optim.h"
 
@@ -32,10 +33,11 @@ typedef struct ax_trainer_config {
     bool wide_sums, narrow_grads; // as ax_nn
     bool document_mask;           // attention stays inside a document: t.positions are read
     bool inference;               // no gradients, no optimizer state
-    int64_t cache; // inference: positions of a sequence in a cache (nn/infer.h), and no passes
-                   // over whole rows; 0: none
-    bool snapshot; // room for the copy that is saved while training goes on
-    int64_t trace; // steps that the timeline has room for; 0: there is none
+    int64_t cache;   // inference: positions of a sequence in a cache (nn/infer.h), and no passes
+                     // over whole rows; 0: none
+    bool snapshot;   // room for the copy that is saved while training goes on
+    int64_t trace;   // steps that the timeline has room for; 0: there is none
+    ax_tuner *tuner; // of this rank alone, outlives the trainer (train/tuning.h); NULL: none
     bool skip_nonfinite; // a step with non-finite gradients is skipped, not an error
     ax_optim_config optim;
 } ax_trainer_config;

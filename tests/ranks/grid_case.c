@@ -190,7 +190,11 @@ static int64_t kv_heads(const grid_case *c, int64_t heads)
 
 trial case_trial(const grid_case *c, int steps)
 {
-    trial j = {.steps = steps, .lr = 1e-3, .settle = c->settle, .documents = c->documents};
+    trial j = {.steps = steps,
+               .lr = 1e-3,
+               .settle = c->settle,
+               .documents = c->documents,
+               .tuned = c->tuned};
     int64_t heads = is_sixth(c) ? 6 : 8, hidden = is_sixth(c) ? 48 : 32;
     j.arch = (ax_arch){.kind = c->kind,
                        .layers = 2,
@@ -223,18 +227,20 @@ trial case_trial(const grid_case *c, int steps)
 
 void case_print(const grid_case *c, char *text, size_t size)
 {
+    static const char *const tuned_name[] = {"", ", tuned by force", ", tuned by time"};
     static const char *const split_name[] = {"one micro-batch", "four micro-batches",
                                              "single sequences", "odd sequences"};
     static const char *const recompute_name[] = {"", ", selective", ", recompute"};
     char grid[64];
     ax_grid_print(&c->grid, grid, sizeof grid);
-    snprintf(text, size, "%s %s %s kv=%d, %s, %s%s%s%s%s%s%s%s, overlap %u, %s %s", grid,
+    snprintf(text, size, "%s %s %s kv=%d, %s, %s%s%s%s%s%s%s%s%s, overlap %u, %s %s", grid,
              c->kind == AX_GPT ? "gpt" : "llama", c->tied ? "tied" : "untied",
              (int)case_trial(c, 1).arch.kv_heads, split_name[c->split],
              c->replicated ? "replicated" : "sharded", recompute_name[c->recompute],
              c->keep ? ", keep" : "", c->lazy ? ", lazy" : "", c->settle ? ", settled" : "",
              c->documents ? ", documents" : "", c->wide ? ", sums in fp32" : "",
-             c->narrow ? ", gradients in bf16" : "", c->overlap, ax_dtype_name(c->act), c->device);
+             c->narrow ? ", gradients in bf16" : "", tuned_name[c->tuned], c->overlap,
+             ax_dtype_name(c->act), c->device);
 }
 
 // ---- serial runs ----
@@ -264,6 +270,7 @@ const outcome *serial_of(const grid_case *c, int steps)
     mine.config.recompute = AX_RECOMPUTE_NONE;
     mine.config.lazy = mine.config.keep_gathered = mine.settle = false;
     mine.config.wide_sums = mine.config.narrow_grads = false;
+    mine.tuned = TRIAL_UNTUNED;
     for (serial *s = known; s; s = s->next)
         if (same_trial(&s->trial, &mine) && s->trial.steps == steps)
             return &s->outcome;

@@ -28,6 +28,7 @@ typedef struct grid_case {
     ax_recompute recompute;
     int keep, lazy, settle, documents;
     int wide, narrow; // activations are summed in fp32; gradients in bf16
+    int tuned;        // trial_tuning
     unsigned overlap;
     ax_dtype act;
     const char *device;

@@ -20,7 +20,7 @@ static const struct {
     {"documents", part_documents, false}, {"narrow", part_narrow, false},
     {"bytes", part_bytes, false},         {"refusals", part_refusals, false},
     {"pitfalls", part_pitfalls, false},   {"memory", part_memory, false},
-    {"recompute", part_recompute, false},
+    {"recompute", part_recompute, false}, {"tuned", part_tuned, false},
 };
 enum { PARTS = sizeof parts / sizeof parts[0] };
 

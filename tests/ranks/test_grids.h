@@ -8,6 +8,7 @@ typedef void part_run(verdict *v, bool all);
 part_run part_serial, part_pairs, part_sample, part_overlap; // grids_serial.c
 part_run part_documents;
 part_run part_narrow;                 // grids_narrow.c
+part_run part_tuned;                  // grids_tuned.c
 part_run part_bytes, part_refusals;   // grids_layout.c
 part_run part_pitfalls;               // grids_pitfalls.c
 part_run part_memory, part_recompute; // grids_memory.c

@@ -5,6 +5,7 @@
 #include "base/rng.h"
 #include "train/ranks.h"
 #include "train/step.h"
+#include "train/tuning.h"
 #include "whole.h"
 
 #include <math.h>
@@ -163,12 +164,34 @@ static ax_status check_traffic(work *w)
     return AX_OK;
 }
 
+int trial_forced_way(const void *ctx, const ax_gemm_key *key)
+{
+    (void)ctx;
+    int ways = 0;
+    int64_t mix = 31 * key->m + 17 * key->n + 7 * key->k + 3 * key->ta + 5 * key->tb;
+    if (key->in == AX_BF16)
+        return ax_gemm_way_find("cpu", "widened"); // others want instructions for bf16
+    while (ax_gemm_way_name("cpu", ways))
+        ways++;
+    return 1 + (int)(mix % (ways - 1));
+}
+
+ax_status trial_settle(ax_trainer *t)
+{
+    t->dev.tuner->timing = false;
+    AX_TRY(ax_tuning_agree(t->dev.tuner, t->grid.world));
+    ax_gemm_forget(&t->dev);
+    return AX_OK;
+}
+
 static ax_status one_step(work *w, int step)
 {
     ax_step_result r;
     AX_TRY(load_rows(w, step));
     if (step == 1)
         ax_comm_trace_reset(&w->t.trace);
+    if (w->t.dev.tuner)
+        w->t.dev.tuner->timing = w->trial->tuned == TRIAL_TIMED && step == 1;
     AX_TRY(ax_step(&w->t, w->trial->lr, &r));
     w->o->loss[step - 1] = r.loss;
     w->o->norm[step - 1] = r.grad_norm;
@@ -176,6 +199,8 @@ static ax_status one_step(work *w, int step)
         w->o->kept = r.kept;
         AX_TRY(check_traffic(w));
         AX_TRY(whole_gather(&w->t, WHOLE_GRAD, w->o->grad, &w->o->replicas));
+        if (w->trial->tuned == TRIAL_TIMED)
+            AX_TRY(trial_settle(&w->t));
     }
     // Masters can be looked at without waiting for the new weights, which may still be under way.
     whole_pick pick = w->trial->settle ? WHOLE_WEIGHT : WHOLE_MASTER;
@@ -270,9 +295,16 @@ ax_status trial_run_on(const trial *j, ax_comm *world, outcome *out)
     AX_CHECK(j->arch.seq >= LEAST_SEQ && j->arch.seq < LEAST_SEQ + SEQS, AX_EINTERNAL,
              "no data for rows of %lld", (long long)j->arch.seq);
     AX_TRY(ax_loader_init(&w.loader, data.corpus[j->arch.seq - LEAST_SEQ], config.batch, 5));
-    AX_TRY(ax_trainer_open(&config, world, &w.t));
-    ax_status st = train(&w);
-    ax_trainer_close(&w.t);
+    ax_tuner *tuner = calloc(1, sizeof *tuner);
+    AX_CHECK(tuner, AX_ENOMEM, "no memory for a tuner");
+    tuner->known = j->tuned == TRIAL_FORCED ? trial_forced_way : NULL;
+    config.tuner = j->tuned ? tuner : NULL;
+    ax_status st = ax_trainer_open(&config, world, &w.t);
+    if (st == AX_OK) {
+        st = train(&w);
+        ax_trainer_close(&w.t);
+    }
+    free(tuner);
     free(w.whole);
     if (st != AX_OK)
         outcome_fini(out);

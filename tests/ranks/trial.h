@@ -12,6 +12,12 @@
 
 enum { TRIAL_STEPS = 20, TRIAL_BATCH = 64 };
 
+typedef enum trial_tuning {
+    TRIAL_UNTUNED,
+    TRIAL_FORCED, // every product is made another way than by default, where one can make it
+    TRIAL_TIMED,  // as with train.tune=on
+} trial_tuning;
+
 typedef struct trial {
     ax_arch arch;
     ax_trainer_config config; // .arch is set by the run
@@ -20,6 +26,7 @@ typedef struct trial {
     bool settle;    // wait for the new weights after each step and compare all copies
     bool zero_head; // the head starts at zero (untied models)
     bool documents; // rows are packed with documents of mixed lengths, and attention is masked
+    int tuned;      // trial_tuning; device cpu
     bool dry_runs;  // evaluation and logits after the last step, too: they share the arenas
     // Whether target `k` of batch row `row` counts; NULL: all do.
     bool (*counts)(int64_t row, int64_t k);
@@ -52,6 +59,10 @@ typedef struct outcome {
 // The text that all jobs learn from. Once a process.
 ax_status trial_open_data(void);
 void trial_close_data(void);
+
+// The way that a forced product is made, and what TRIAL_TIMED does after the first step.
+int trial_forced_way(const void *ctx, const ax_gemm_key *key);
+ax_status trial_settle(ax_trainer *t);
 
 ax_status trial_run_local(const trial *j, outcome *out);
 // Collective over `world`, whose size must be the grid's. The outcome is whole on every rank.

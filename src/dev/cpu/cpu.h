@@ -29,6 +29,9 @@ typedef struct ax_cpu_build {
 } ax_cpu_build;
 extern const ax_cpu_build ax_cpu_builds[];
 
+// The model of the processor as one word of lower-case letters, digits and -: "amd-epyc-25-1".
+void ax_cpu_processor(char *text, size_t size);
+
 ax_status ax_cpu_gemm(ax_device *dev, const ax_gemm_args *g);
 size_t ax_cpu_gemm_workspace(const ax_device *dev, const ax_gemm_args *g);
 

@@ -1,5 +1,14 @@
 #include "dev/cpu/cpu.h"
 
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#else
+#include <sys/utsname.h>
+#endif
+
 // One line of ax_cpu_builds: its table and its products are of the same name.
 #define BUILD(isa, runs)                                                                           \
     {                                                                                              \
@@ -41,3 +50,48 @@ const ax_cpu_build ax_cpu_builds[] = {
     BUILD(portable, always),
     {0},
 };
+
+// ---- the processor's name ----
+
+// What is no letter or digit becomes one -; none stands at an end.
+static void make_word(const char *from, char *to, size_t size)
+{
+    size_t n = 0;
+    for (; *from && n + 1 < size; from++) {
+        if (isalnum((unsigned char)*from))
+            to[n++] = (char)tolower((unsigned char)*from);
+        else if (n > 0 && to[n - 1] != '-')
+            to[n++] = '-';
+    }
+    while (n > 0 && to[n - 1] == '-')
+        n--;
+    to[n] = '\0';
+}
+
+#if defined(__x86_64__)
+// The name alone may be of a whole series: family and model tell the generation.
+void ax_cpu_processor(char *text, size_t size)
+{
+    unsigned brand[13] = {0}, a, b, c, d;
+    char whole[80];
+    for (unsigned i = 0; i < 3; i++) {
+        unsigned *at = brand + 4 * (size_t)i;
+        __get_cpuid(0x80000002u + i, at, at + 1, at + 2, at + 3);
+    }
+    if (!__get_cpuid(1, &a, &b, &c, &d))
+        a = 0;
+    unsigned family = a >> 8 & 15, model = a >> 4 & 15;
+    if (family == 15)
+        family += a >> 20 & 255;
+    if (family == 6 || family >= 15)
+        model += (a >> 16 & 15) << 4;
+    snprintf(whole, sizeof whole, "%.48s %u %u", (const char *)brand, family, model);
+    make_word(whole, text, size);
+}
+#else
+void ax_cpu_processor(char *text, size_t size)
+{
+    struct utsname u;
+    make_word(uname(&u) == 0 ? u.machine : "unknown", text, size);
+}
+#endif

@@ -1,4 +1,5 @@
 #include "dev/cpu/cpu.h"
+#include "dev/cpu/cpu_tune.h"
 #include "dev/cpu/onednn.h"
 #include "dev/dev_registry.h"
 
@@ -80,6 +81,7 @@ static void facts_of_cpu(const ax_device *dev, ax_device_facts *out)
 {
     const ax_cpu *cpu = ax_cpu_of(dev);
     out->isa = cpu->build->isa;
+    ax_cpu_processor(out->processor, sizeof out->processor);
     out->bf16 = cpu->native_bf16 ? "native" : "widened to f32";
     out->pinned = cpu->pin != NULL;
     out->library[0].name = "oneDNN";
@@ -87,6 +89,11 @@ static void facts_of_cpu(const ax_device *dev, ax_device_facts *out)
     ax_cpu_pin_library(out->library[1].version, sizeof out->library[1].version);
     if (out->library[1].version[0])
         out->library[1].name = "hwloc";
+}
+
+static void forget_products(ax_device *dev)
+{
+    ax_onednn_forget(ax_cpu_of(dev)->onednn);
 }
 
 static const char *kern_name_cpu(const ax_device *dev, const char *slot)
@@ -108,4 +115,7 @@ const ax_device_ops ax_device_ops_cpu = {
     .facts = facts_of_cpu,
     .kern_name = kern_name_cpu,
     .fast_bf16 = ax_onednn_has_bf16,
+    .gemm_way_name = ax_cpu_way_name,
+    .gemm_way_applies = ax_cpu_way_applies,
+    .gemm_forget = forget_products,
 };
