@@ -14,10 +14,14 @@ const ax_verb ax_verbs[] = {
     {"train", "pretrain or continue training a model on text",
      "axonn train --config examples/quickstart.yaml\n"
      "axonn train data.train=book.txt train.steps=200 train.out=out/book --ranks 4 --grid x=2,z=2\n"
+     "axonn train train.out=out/book train.resume=auto train.steps=400\n"
+     "axonn train data.train=a.jsonl@0.7,b.jsonl@0.3 train.epochs=2 model.init=models/llama\n"
      "mpirun -n 4 axonn train --config examples/quickstart.yaml",
      ax_cmd_train},
     {"generate", "continue a prompt with a trained model",
-     "axonn generate model.init=out/book \"In the beginning\" generate.tokens=300",
+     "axonn generate model.init=out/book \"In the beginning\" generate.tokens=300\n"
+     "axonn generate model.init=out/book \"In the\" \"And he\" generate.temperature=0.8 --json\n"
+     "axonn generate model.init=models/llama generate.prompts=prompts.txt ranks=2",
      ax_cmd_generate},
     {"eval", "token-weighted loss and perplexity of a model on data",
      "axonn eval model.init=out/book data.valid=other.txt --json", ax_cmd_eval},

@@ -558,6 +558,21 @@ ax_status ax_config_help(const char *section, ax_text *out)
     return finish(out);
 }
 
+ax_status ax_config_help_key(const char *key, ax_text *out)
+{
+    ax_run_config c;
+    AX_TRY(join(&c));
+    const ax_option *o = ax_options_find(&c.options, key);
+    ax_status st = AX_OK;
+    if (o)
+        print_help(&c, o, NULL, out);
+    else
+        st = ax_options_set(&c.options, key, "", "help"); // says what is near
+    ax_config_fini(&c);
+    AX_TRY(st);
+    return finish(out);
+}
+
 // A bar would end a table cell.
 static void add_cell(ax_text *out, const char *text)
 {
@@ -586,16 +601,27 @@ ax_status ax_config_options_md(ax_text *out)
 {
     ax_run_config c;
     AX_TRY(join(&c));
-    ax_text_add(out,
-                "# Options\n\n"
-                "Generated from the option tables of the program; do not edit.\n\n"
-                "A key is written `key=value` on the command line (`--key value` is the same) "
-                "and `key: value` in YAML, where nested mappings give dotted keys. The order "
-                "is: defaults, `model.preset`, the file, the command line. Integers take the "
-                "suffixes k, M and G (powers of ten).\n\n"
-                "On the command line a verb refuses what it does not read; a file may hold any "
-                "key, so that the `config.yaml` of a run serves every verb. The model keys of "
-                "a file yield to a `model.init` on the command line.\n");
+    ax_text_add(
+        out, "# Options\n\n"
+             "Generated from the option tables of the program; do not edit.\n\n"
+             "A key is written `key=value` on the command line (`--key value` is the same) "
+             "and `key: value` in YAML, where nested mappings give dotted keys. The order "
+             "is: defaults, `model.preset`, the file, the command line. Integers take the "
+             "suffixes k, M and G (powers of ten).\n\n"
+             "On the command line a verb refuses what it does not read; a file may hold any "
+             "key, so that the `config.yaml` of a run serves every verb. The model keys of "
+             "a file yield to a `model.init` on the command line.\n\n"
+             "| switch | verbs | meaning |\n| --- | --- | --- |\n"
+             "| `--config FILE` | all | keys from a YAML file |\n"
+             "| `--json` | all but help | the answer as one JSON object |\n"
+             "| `-q`, `-v` | all | say less, say more |\n"
+             "| `-h`, `--help` | all | the page of the verb |\n"
+             "| `--step N` | data show | the step to show |\n"
+             "| `out=PREFIX`, `--on-error stop\\|skip` | prepare | short for `prepare.out`, "
+             "`prepare.on_error` |\n"
+             "| `out=DIR`, `tokenizer.vocab=N` | tokenizer train | where the tokenizer goes, its "
+             "tokens (32768) |\n"
+             "| `--tuning` | info | what `train.tune` found on this machine |\n");
     for (int i = 0; i < SECTIONS; i++) {
         ax_text_add(out,
                     "\n## %s\n\n| key | default | values | meaning |\n| --- | --- | --- | --- |\n",

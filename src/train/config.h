@@ -185,4 +185,6 @@ ax_status ax_config_print(const ax_run_config *c, ax_text *out);
 // All keys with kind, default, range and meaning: as plain text for a terminal (only those of
 // `section`, e.g. "train", when not NULL), and as the Markdown of docs/options.md.
 ax_status ax_config_help(const char *section, ax_text *out);
+// One key. AX_EUSAGE names the nearest where there is none.
+ax_status ax_config_help_key(const char *key, ax_text *out);
 ax_status ax_config_options_md(ax_text *out);

@@ -55,6 +55,12 @@ static const reader *find(const char *verb)
     return NULL;
 }
 
+bool ax_config_reads(const char *verb, const char *key)
+{
+    const reader *r = find(verb);
+    return r && reads(r, key);
+}
+
 ax_status ax_config_check_readers(const ax_run_config *c, const char *verb)
 {
     const reader *r = find(verb);

@@ -16,7 +16,8 @@ $ axonn help
 |     info       build, devices, instruction sets, libraries, ranks and how they were found
 |     help       this list, the page of a verb, or all keys
 |
-| axonn help VERB shows examples, axonn help keys every key.
+| axonn help VERB shows examples, axonn help keys every key, axonn help KEY one.
+| --config FILE: keys from YAML; --json: one object as the answer; -q, -v: say less, more.
 | Exit status: 0 done, 1 failed, 2 wrong use, 75 stopped early after saving: start it
 | again with train.resume=auto; 130 the same, by Ctrl-C.
 $ axonn --version
@@ -26,19 +27,53 @@ $ axonn help train
 |
 |     axonn train --config examples/quickstart.yaml
 |     axonn train data.train=book.txt train.steps=200 train.out=out/book --ranks 4 --grid x=2,z=2
+|     axonn train train.out=out/book train.resume=auto train.steps=400
+|     axonn train data.train=a.jsonl@0.7,b.jsonl@0.3 train.epochs=2 model.init=models/llama
 |     mpirun -n 4 axonn train --config examples/quickstart.yaml
 |
 | Keys are key=value or --key value, on the line or in a YAML file (--config);
 | the line wins. axonn help keys lists them.
+|
+| It reads these keys (axonn help KEY tells of one):
+|     model.preset model.init device grid ranks model.arch model.layers model.hidden model.heads
+|     model.kv_heads model.head_dim model.ffn model.vocab model.seq model.tied model.norm_eps
+|     model.rope_theta model.init_std model.attention_bias model.mlp_bias model.rope_scaling
+|     model.rope_factor model.rope_low model.rope_high model.rope_original model.eos data.train
+|     data.valid data.tokenizer data.text_key data.prompt_key data.completion_key data.bos
+|     data.eod data.literals data.packing data.document_mask data.valid_fraction data.seed
+|     train.steps train.epochs train.batch train.micro_batch train.lr train.min_lr train.warmup
+|     train.schedule train.wsd_decay train.weight_decay train.beta1 train.beta2 train.eps
+|     train.clip train.seed train.precision train.recompute train.activations train.overlap
+|     train.keep_gathered train.nonfinite train.threads train.tune train.tune_file
+|     train.log_every train.eval_every train.eval_batches train.save_every train.save_async
+|     train.trace train.keep train.out train.resume train.stop_before train.wall_time
+|     comm.gradients comm.activations
 $ axonn train --help
 | axonn train: pretrain or continue training a model on text
 |
 |     axonn train --config examples/quickstart.yaml
 |     axonn train data.train=book.txt train.steps=200 train.out=out/book --ranks 4 --grid x=2,z=2
+|     axonn train train.out=out/book train.resume=auto train.steps=400
+|     axonn train data.train=a.jsonl@0.7,b.jsonl@0.3 train.epochs=2 model.init=models/llama
 |     mpirun -n 4 axonn train --config examples/quickstart.yaml
 |
 | Keys are key=value or --key value, on the line or in a YAML file (--config);
 | the line wins. axonn help keys lists them.
+|
+| It reads these keys (axonn help KEY tells of one):
+|     model.preset model.init device grid ranks model.arch model.layers model.hidden model.heads
+|     model.kv_heads model.head_dim model.ffn model.vocab model.seq model.tied model.norm_eps
+|     model.rope_theta model.init_std model.attention_bias model.mlp_bias model.rope_scaling
+|     model.rope_factor model.rope_low model.rope_high model.rope_original model.eos data.train
+|     data.valid data.tokenizer data.text_key data.prompt_key data.completion_key data.bos
+|     data.eod data.literals data.packing data.document_mask data.valid_fraction data.seed
+|     train.steps train.epochs train.batch train.micro_batch train.lr train.min_lr train.warmup
+|     train.schedule train.wsd_decay train.weight_decay train.beta1 train.beta2 train.eps
+|     train.clip train.seed train.precision train.recompute train.activations train.overlap
+|     train.keep_gathered train.nonfinite train.threads train.tune train.tune_file
+|     train.log_every train.eval_every train.eval_batches train.save_every train.save_async
+|     train.trace train.keep train.out train.resume train.stop_before train.wall_time
+|     comm.gradients comm.activations
 $ axonn help keys generate
 |   generate.tokens=200
 |       tokens to generate (integer 0..)

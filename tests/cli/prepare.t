@@ -22,6 +22,10 @@ $ axonn help prepare
 |
 | Keys are key=value or --key value, on the line or in a YAML file (--config);
 | the line wins. axonn help keys lists them.
+|
+| It reads these keys (axonn help KEY tells of one):
+|     ranks data.train data.valid data.tokenizer data.text_key data.bos data.eod data.literals
+|     prepare.out prepare.threads prepare.on_error
 # What is there stays.
 $ axonn prepare data.train=a.jsonl out=corpus
 ! axonn: error: corpus.idx: exists; write to a new name
