@@ -187,7 +187,9 @@ static void add_sum_chunk(const peer_comm *m, const ax_req *r, ax_cut cut)
                             .from = m->from,
                             .ranks = m->base.size,
                             .count = next_part(ax_cut_count(cut, me), r->at, slot),
-                            .out = ax_at(x->recv, x->dtype, to)});
+                            .out = &x->recv,
+                            .outs = 1,
+                            .out_at = to});
 }
 
 static ax_status begin_gather(peer_comm *m, ax_req *r);
@@ -228,7 +230,8 @@ static ax_status step_small(peer_comm *m, ax_req *r)
                             .from = m->from,
                             .ranks = m->base.size,
                             .count = x->count,
-                            .out = x->recv});
+                            .out = &x->recv,
+                            .outs = 1});
     r->done = true;
     return AX_OK;
 }
