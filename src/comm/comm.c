@@ -209,6 +209,8 @@ static ax_status start(ax_comm *c, ax_req *r)
         r->done = true;
         return AX_OK;
     }
+    if (c->ops->begun && c->size > 1 && r->x.count > 0)
+        AX_TRY(c->ops->begun(c, r));
     if (c->tail)
         c->tail->next = r;
     else

@@ -19,7 +19,7 @@ static const struct {
     {"sample", part_sample, true},        {"overlap", part_overlap, false},
     {"documents", part_documents, false}, {"narrow", part_narrow, false},
     {"bytes", part_bytes, false},         {"refusals", part_refusals, false},
-    {"pitfalls", part_pitfalls, false},
+    {"pitfalls", part_pitfalls, false},   {"links", part_links, false},
 };
 enum { PARTS = sizeof parts / sizeof parts[0] };
 

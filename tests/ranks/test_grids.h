@@ -7,6 +7,7 @@ typedef void part_run(verdict *v, bool all);
 
 part_run part_serial, part_pairs, part_sample, part_overlap; // grids_serial.c
 part_run part_documents;
+part_run part_links;                // grids_links.c
 part_run part_narrow;               // grids_narrow.c
 part_run part_bytes, part_refusals; // grids_layout.c
 part_run part_pitfalls;             // grids_pitfalls.c
