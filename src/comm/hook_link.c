@@ -101,12 +101,14 @@ static ax_status link_begun(ax_comm *c, const ax_req *r)
     ax_links *l = k->links;
     AX_CHECK(l->flights < AX_LINK_FLIGHTS, AX_EINTERNAL,
              "more than %d transfers on emulated links at once", AX_LINK_FLIGHTS);
+    double now_s = ax_clock_s();
     l->flight[l->flights++] = (ax_link_flight){.board = k->board,
+                                               .begun_s = now_s,
                                                .serial = r->serial,
                                                .links = links_of(l, c),
                                                .seconds = ax_link_seconds(l, c, r->coll, &r->x)};
     struct row *own = &k->board->row[c->rank];
-    own->begun_s[r->serial % TIMES] = ax_clock_s();
+    own->begun_s[r->serial % TIMES] = now_s;
     atomic_store_explicit(&own->last, r->serial, memory_order_release);
     return AX_OK;
 }
@@ -122,6 +124,9 @@ static ax_link_flight *flight_of(const linked *k, const ax_req *r)
 
 static void land(ax_links *l, ax_link_flight *f)
 {
+    f->landed_s = ax_clock_s();
+    if (l->logged < l->log_room)
+        l->log[l->logged++] = *f;
     int64_t after = l->flights - (f - l->flight) - 1;
     memmove(f, f + 1, (size_t)after * sizeof *f);
     l->flights--;
@@ -133,18 +138,33 @@ static void nap(double seconds)
     nanosleep(&(struct timespec){.tv_nsec = ns < NAP_NS ? NAP_NS : ns}, NULL);
 }
 
+// Moves the data of `r` and, as a network would, of what is begun after it on this communicator,
+// as far as the ranks are there.
+static ax_status move(linked *k, ax_req *r, bool block)
+{
+    for (ax_req *q = r; q; q = k->base.lazy ? NULL : q->next) {
+        ax_link_flight *f = flight_of(k, q);
+        if (!f || f->moved) // it has no elements, or was moved before
+            continue;
+        AX_TRY(k->inner->ops->advance(k->inner, q, block && q == r));
+        if (!q->done)
+            return AX_OK;
+        f->moved = true;
+        q->done = false; // not before its time is over
+    }
+    return AX_OK;
+}
+
 static ax_status link_advance(ax_comm *c, ax_req *r, bool block)
 {
     linked *k = c->impl;
     ax_link_flight *f = flight_of(k, r);
     AX_CHECK(f, AX_EINTERNAL, "%s on %s was never begun on its link", r->x.tag, c->name);
-    if (!f->moved) {
-        AX_TRY(k->inner->ops->advance(k->inner, r, block));
-        if (!r->done)
-            return AX_OK;
-        f->moved = true;
-        r->done = false;
-    }
+    if (block && f->asked_s == 0)
+        f->asked_s = ax_clock_s();
+    AX_TRY(move(k, r, block));
+    if (!f->moved)
+        return AX_OK;
     for (double began_s = ax_clock_s(), now_s = began_s;; now_s = ax_clock_s()) {
         occupy(k->links);
         r->done = f->links == 0 || (f->end_s > 0 && now_s >= f->end_s);

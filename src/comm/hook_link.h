@@ -32,16 +32,21 @@ typedef struct ax_link_board ax_link_board;
 typedef struct ax_link_flight { // a transfer that is begun and not complete
     ax_link_board *board;
     uint64_t serial;
-    unsigned links; // bits
-    double seconds; // that it takes
-    double end_s;   // 0: not known, some rank has not begun it
-    bool moved;     // its data has arrived
+    unsigned links;          // bits
+    double seconds;          // that it takes
+    double begun_s, asked_s; // when this rank began it, and stood waiting for it; 0: it never did
+    double end_s;            // 0: not known, some rank has not begun it
+    double landed_s;         // when this rank learned that it was over
+    bool moved;              // its data has arrived
 } ax_link_flight;
 
 typedef struct ax_links {
     ax_link link[AX_LINKS];
     ax_link_flight flight[AX_LINK_FLIGHTS]; // in the order of their begin
     int flights;
+    // Complete ones in the order of their end, for those who want to know; NULL: nobody.
+    ax_link_flight *log;
+    int log_room, logged; // what finds no room is left out
 } ax_links;
 
 // Collective over `inner`, with no request outstanding. Wraps it; closing the result closes it too.
