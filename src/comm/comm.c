@@ -167,14 +167,16 @@ ax_status ax_comm_progress(ax_comm *c)
 {
     if (c->lazy)
         return AX_OK;
-    if (!c->timeline || c->size == 1 || !c->head)
+    if (!is_timed(c) || !c->head)
         return advance_all(c);
     ax_req was = *c->head;
     double begin_s = ax_clock_s();
     AX_TRY(advance_all(c));
     bool moved = !c->head || c->head->serial != was.serial || c->head->stage != was.stage ||
                  c->head->at != was.at;
-    if (moved)
+    if (moved && c->trace)
+        ax_comm_trace_moved(c->trace, c, ax_clock_s() - begin_s);
+    if (moved && c->timeline)
         add_span(c, &was, AX_TIME_PROGRESS, begin_s);
     return AX_OK;
 }
