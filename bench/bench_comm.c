@@ -8,7 +8,8 @@
 //
 // The ceiling: all ranks copy a vector of the same size at the same moment, in the same run,
 // between the rounds, with memcpy and with stores past the caches; the better median counts. That
-// is the rate at which each of them can read one byte and write one byte. Of a vector of N bytes over R ranks, a rank must at least
+// is the rate at which each of them can read one byte and write one byte. Of a vector of N bytes
+// over R ranks, a rank must at least
 //     all-reduce      read N    (a share of each rank's)    write N
 //     all-gather      read N                                write N
 //     reduce-scatter  read N    (a share of each rank's)    write N/R

@@ -31,7 +31,7 @@ typedef struct arithmetic {
 // for AVX2 and AVX-512; only adds and roundings, so all give the same bits.
 #ifdef __x86_64__
 #define AVX2 __attribute__((target("avx2")))
-#define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,prefer-vector-width=512")))
+#define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl")))
 #else
 #define AVX2
 #define AVX512

@@ -7,8 +7,8 @@
 // Sums are made here, never by the library, because its order of adding depends on sizes and
 // versions: each rank gets its piece from all peers, in chunks that fit a bounded staging buffer,
 // and adds them in rank order. For the same reason ranks that share a machine do not add among
-// themselves first: the order of all ranks is the only one that every placement can keep. An allreduce then gathers the pieces; a small one gathers the
-// vectors of all ranks and adds on each.
+// themselves first: the order of all ranks is the only one that every placement can keep. An
+// allreduce then gathers the pieces; a small one gathers the vectors of all ranks and adds on each.
 //
 // Pieces travel point to point where MPI_Ialltoallv would do the same through int displacements,
 // which end at 2^31 elements.
@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "comm/mpi_node.h"
 
+#include <mpi.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -408,7 +409,7 @@ static ax_status peer_open(MPI_Comm comm, int spins, ax_mpi_node *node, peer_com
     m->comm = comm;
     m->spins = spins;
     m->node = node;
-    ax_status st = size > 1 ? ax_mpi_node_window(node, comm, spins, &m->window) : AX_OK;
+    ax_status st = size > 1 ? ax_mpi_node_window(node, &comm, spins, &m->window) : AX_OK;
     bool stages = size > 1 && m->window.ranks == 0;
     m->staging = stages ? aligned_alloc(64, STAGE_BYTES) : NULL;
     m->from = calloc(n, sizeof *m->from);
@@ -454,10 +455,8 @@ static void mpi_close(ax_comm *c)
     ax_mpi_node_return(m->node, &m->window, farewell);
     if (farewell && m->is_world)
         MPI_Barrier(m->comm);
-    if (m->is_world) {
+    if (m->is_world)
         ax_mpi_node_close(m->node, farewell);
-        free(m->node);
-    }
     if (farewell) {
         MPI_Comm_free(&m->comm);
         if (m->is_world && m->finalize)
@@ -533,14 +532,14 @@ static ax_status check_launcher(int size)
 
 static int spins_here(const ax_mpi_node *node)
 {
-    return node->ranks > sysconf(_SC_NPROCESSORS_ONLN) ? SPINS_CROWDED : SPINS;
+    return ax_mpi_node_ranks(node) > sysconf(_SC_NPROCESSORS_ONLN) ? SPINS_CROWDED : SPINS;
 }
 
-static ax_status open_over(MPI_Comm comm, ax_mpi_node *node, peer_comm **out)
+static ax_status open_over(MPI_Comm comm, peer_comm **out)
 {
-    ax_status st = ax_mpi_node_open(comm, node);
-    if (st == AX_OK)
-        st = peer_open(comm, spins_here(node), node, out);
+    ax_mpi_node *node;
+    AX_TRY(ax_mpi_node_open(&comm, &node));
+    ax_status st = peer_open(comm, spins_here(node), node, out);
     if (st != AX_OK)
         ax_mpi_node_close(node, false);
     return st;
@@ -555,10 +554,8 @@ static ax_status open_world(bool finalize, ax_comm **world)
     AX_TRY(check_launcher(size));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     AX_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &comm) == MPI_SUCCESS, AX_ECOMM, "MPI_Comm_dup failed");
-    ax_mpi_node *node = malloc(sizeof *node);
-    ax_status st = node ? open_over(comm, node, &m) : AX_ENOMEM;
+    ax_status st = open_over(comm, &m);
     if (st != AX_OK) {
-        free(node);
         MPI_Comm_free(&comm);
         return st;
     }

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/text.h"
 
+#include <mpi.h>
 #include <stdlib.h>
 #include <sys/statvfs.h>
 #include <time.h>
@@ -11,7 +12,17 @@
 enum {
     MIB = 1 << 20,
     WINDOW_BYTES = 16 * MIB, // of a rank, at most
-    RETURN_MS = 1000,        // that a lane waits for its last readers
+    LANES = 16,
+    RETURN_MS = 1000, // that a lane waits for its last readers
+};
+
+struct ax_mpi_node {
+    MPI_Comm comm; // ranks of this machine
+    MPI_Win window;
+    int ranks;
+    unsigned char **base; // by rank here
+    size_t lane_bytes;    // 0: there is no window
+    unsigned taken;       // lanes of this rank
 };
 
 // ---- who is here ----
@@ -119,27 +130,42 @@ static void open_window(ax_mpi_node *node)
         return;
     }
     if (agree(node, map_window(node)))
-        node->lane_bytes = bytes / AX_NODE_LANES;
+        node->lane_bytes = bytes / LANES;
 }
 
-ax_status ax_mpi_node_open(MPI_Comm world, ax_mpi_node *node)
+static ax_status open_parts(MPI_Comm world, ax_mpi_node *node)
 {
-    *node = (ax_mpi_node){.comm = MPI_COMM_NULL, .window = MPI_WIN_NULL};
-    ax_status st = find_ranks(world, node);
-    if (st == AX_OK) {
+    if (node)
+        AX_TRY(find_ranks(world, node));
+    if (node)
         node->base = calloc((size_t)node->ranks, sizeof *node->base);
-        st = node->base ? AX_OK : AX_ENOMEM;
-    }
+    AX_CHECK(node && node->base, AX_ENOMEM, "no memory for a list of ranks");
+    return AX_OK;
+}
+
+ax_status ax_mpi_node_open(const void *world, ax_mpi_node **out)
+{
+    MPI_Comm all_ranks = *(const MPI_Comm *)world;
+    ax_mpi_node *node = malloc(sizeof *node);
+    if (node)
+        *node = (ax_mpi_node){.comm = MPI_COMM_NULL, .window = MPI_WIN_NULL};
+    ax_status st = open_parts(all_ranks, node);
     int good = st == AX_OK, all = 0;
-    MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, world);
-    if (all && node->ranks > 1)
+    MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, all_ranks);
+    if (!all) {
+        ax_mpi_node_close(node, false);
+        return st != AX_OK ? st : AX_ECOMM;
+    }
+    if (node->ranks > 1)
         open_window(node);
-    AX_CHECK(st != AX_ENOMEM, AX_ENOMEM, "no memory for a list of %d ranks", node->ranks);
-    return all ? AX_OK : st != AX_OK ? st : AX_ECOMM;
+    *out = node;
+    return AX_OK;
 }
 
 void ax_mpi_node_close(ax_mpi_node *node, bool farewell)
 {
+    if (!node)
+        return;
     if (farewell && node->window != MPI_WIN_NULL) {
         if (node->lane_bytes)
             MPI_Win_unlock_all(node->window);
@@ -148,6 +174,12 @@ void ax_mpi_node_close(ax_mpi_node *node, bool farewell)
     if (farewell && node->comm != MPI_COMM_NULL)
         MPI_Comm_free(&node->comm);
     free(node->base);
+    free(node);
+}
+
+int ax_mpi_node_ranks(const ax_mpi_node *node)
+{
+    return node->ranks;
 }
 
 // ---- lanes ----
@@ -159,7 +191,7 @@ typedef struct place {
 
 static int take_lane(ax_mpi_node *node)
 {
-    for (int i = 0; i < AX_NODE_LANES; i++)
+    for (int i = 0; i < LANES; i++)
         if (!(node->taken & 1u << i)) {
             node->taken |= 1u << i;
             return i;
@@ -207,8 +239,9 @@ static place own_place(ax_mpi_node *node, MPI_Comm comm)
     return own;
 }
 
-ax_status ax_mpi_node_window(ax_mpi_node *node, MPI_Comm comm, int spins, ax_window *w)
+ax_status ax_mpi_node_window(ax_mpi_node *node, const void *of, int spins, ax_window *w)
 {
+    MPI_Comm comm = *(const MPI_Comm *)of;
     int ranks, me;
     MPI_Comm_size(comm, &ranks);
     MPI_Comm_rank(comm, &me);

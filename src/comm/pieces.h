@@ -32,8 +32,8 @@ static inline void *ax_at(const void *base, ax_dtype dtype, int64_t i)
 }
 
 // out[i] = from[0][i] op from[1][i] op ... in this order, from[p] read at element offset `at`; the
-// same numbers go to each of `outs` places, written at `out_at`. A place may be one of the addresses
-// read. A NaN in any source gives NaN, for the maximum too.
+// same numbers go to each of `outs` places, written at `out_at`. A place may be one of the
+// addresses read. A NaN in any source gives NaN, for the maximum too.
 typedef struct ax_fold_args {
     ax_redop op;
     ax_dtype dtype;

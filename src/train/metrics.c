@@ -174,7 +174,7 @@ static void add_traffic(ax_text *t, const ax_comm_trace *trace)
     for (int i = 0; i < trace->axes; i++)
         ax_text_add(t, "%s\"%s\":%lld", i ? "," : "", trace->axis[i].axis,
                     (long long)trace->axis[i].bytes);
-    // Waiting and moving apart: on a host the data of a hidden transfer is still moved by its cores.
+    // Waiting and moving apart: a host moves the data of a hidden transfer itself.
     ax_text_add(t, "},\"comm_exposed_s\":{");
     for (int i = 0; i < trace->axes; i++)
         ax_text_add(t, "%s\"%s\":%.6g", i ? "," : "", trace->axis[i].axis,
