@@ -45,7 +45,7 @@ check_libraries() {
     includes | awk -F: '
         function law(header, place) { laws++; h[laws] = header; p[laws] = place }
         BEGIN {
-            law("^mpi\\.h$", "^src/comm/mpi\\.c$")
+            law("^mpi\\.h$", "^src/comm/mpi(_node)?\\.c$")
             law("^(nccl|rccl)", "^src/comm/nccl\\.c$")
             law("^(cuda|cublas|hip)", "^src/(dev/(cuda|hip)/|comm/nccl\\.c)")
             law("^(dnnl|oneapi/|cblas|omp\\.h)", "^src/dev/cpu/")

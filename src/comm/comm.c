@@ -168,14 +168,16 @@ ax_status ax_comm_progress(ax_comm *c)
 {
     if (c->lazy)
         return AX_OK;
-    if (!c->timeline || c->size == 1 || !c->head)
+    if (!is_timed(c) || !c->head)
         return advance_all(c);
     ax_req was = *c->head;
     double begin_s = ax_clock_s();
     AX_TRY(advance_all(c));
     bool moved = !c->head || c->head->serial != was.serial || c->head->stage != was.stage ||
                  c->head->at != was.at;
-    if (moved)
+    if (moved && c->trace)
+        ax_comm_trace_moved(c->trace, c, ax_clock_s() - begin_s);
+    if (moved && c->timeline)
         add_span(c, &was, AX_TIME_PROGRESS, begin_s);
     return AX_OK;
 }
@@ -210,6 +212,8 @@ static ax_status start(ax_comm *c, ax_req *r)
         r->done = true;
         return AX_OK;
     }
+    if (c->ops->begun && c->size > 1 && r->x.count > 0)
+        AX_TRY(c->ops->begun(c, r));
     if (c->tail)
         c->tail->next = r;
     else

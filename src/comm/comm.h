@@ -75,6 +75,8 @@ typedef struct ax_comm_ops {
     void (*close)(ax_comm *c);
     // Ends the whole job as failed, naming this rank. Never waits for peers.
     void (*abort)(ax_comm *c, const char *why);
+    // Told of each request as it is begun, whatever is before it in the queue; NULL: not told.
+    ax_status (*begun)(ax_comm *c, const ax_req *r);
     // Advances the oldest unfinished request; block: until it is done.
     ax_status (*advance)(ax_comm *c, ax_req *r, bool block);
     // Memory that peers of this communicator may read without a copy; ordinary memory will do

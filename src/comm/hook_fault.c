@@ -46,6 +46,12 @@ static ax_status start(faulty *f, const ax_req *r)
             r->x.tag, f->base.name);
 }
 
+static ax_status fault_begun(ax_comm *c, const ax_req *r)
+{
+    faulty *f = c->impl;
+    return f->inner->ops->begun ? f->inner->ops->begun(f->inner, r) : AX_OK;
+}
+
 static ax_status fault_advance(ax_comm *c, ax_req *r, bool block)
 {
     faulty *f = c->impl;
@@ -99,6 +105,7 @@ static const ax_comm_ops fault_ops = {
     .split = fault_split,
     .close = fault_close,
     .abort = fault_abort,
+    .begun = fault_begun,
     .advance = fault_advance,
     .alloc = fault_alloc,
     .free = fault_free,

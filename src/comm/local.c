@@ -2,17 +2,18 @@
 //
 // A group (the shared half of a communicator) has one counter of arrivals. Phase k of the group is
 // over when the counter has reached k * ranks; every rank arrives once a phase and may not arrive
-// at the next before this one is over. A collective is two or three phases:
+// at the next before this one is over. A collective is one phase, and the work after it:
 //
-//     say where my buffers are; arrive | read my share from the peers; arrive | (all have read)
+//     say where my buffers are; arrive | take chunks until there are none; all chunks are done
 //
-// An allreduce adds own pieces first and gathers them in the phase after. A small collective copies
-// its data into the group's own memory and needs the first phase only: its slot is one of two that
-// alternate, so it is rewritten when all ranks have passed the collective after it.
+// Whoever is there does the work, its own share first: a rank that waits reads and writes the
+// memory of those that still compute. Once all have arrived no rank needs another to come back.
+// A small collective copies its data into the group's own memory and needs the phase only. A slot
+// is one of two that alternate, so it is rewritten when all ranks have passed the collective after.
 #include "comm/comm.h"
 
 #include "base/log.h"
-#include "comm/pieces.h"
+#include "comm/chunks.h"
 
 #include <linux/futex.h>
 #include <sched.h>
@@ -30,6 +31,9 @@ enum {
     SPINS_CROWDED = 50, // the same with more ranks than cores: the peer needs this core
     NAP_MS = 50,        // a sleeping rank looks at the abort flag this often
 };
+
+// Work that one poll may do: kernels wait for it.
+static const double poll_s = 1e-3;
 
 // All communicators of one ax_comm_local_open.
 typedef struct world {
@@ -51,12 +55,14 @@ typedef struct slot {
     ax_dtype dtype;
     ax_redop op;
     int root;
+    _Alignas(64) atomic_llong next; // chunk of this rank's list that nobody has taken yet
     _Alignas(64) unsigned char copy[SMALL_BYTES];
 } slot;
 
 typedef struct group {
     _Alignas(64) atomic_uint arrived; // all arrivals of all phases; wraps
     atomic_int sleepers;
+    atomic_uint finished[2]; // chunks that are done, of the two collectives that alternate
     _Alignas(64) world *world;
     atomic_int members; // ranks that have not closed it; the last one frees it
     int ranks;
@@ -74,40 +80,49 @@ typedef struct member {
     int world_rank;
     uint32_t phase; // arrivals of this rank
     uint32_t turn;  // collectives of this rank; picks the slot
+    int list;       // whose chunks this rank takes now, counted from its own
+    ax_call call;   // the collective under way
     // Scratch, one a rank: made here, because a split that lacks memory on one rank only would
     // leave the others waiting.
-    const void **from;
+    const void **send;
+    void **recv;
     ticket *tickets;
     group **groups;
 } member;
 
-enum { STAGE_SAY, STAGE_READ, STAGE_GATHER, STAGE_LEAVE };
+enum { STAGE_SAY, STAGE_ARRIVE, STAGE_MOVE, STAGE_LEAVE };
 
 // ---- phases ----
+
+static void wake(group *g, atomic_uint *word)
+{
+    // Sequentially consistent on both sides: either this load sees the sleeper, or the sleeper,
+    // who counts itself first, sees the new value before it sleeps.
+    if (atomic_load(&g->sleepers) > 0)
+        syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}
 
 static void arrive(member *m)
 {
     group *g = m->group;
     uint32_t now = atomic_fetch_add(&g->arrived, 1) + 1;
     m->phase++;
-    // Sequentially consistent on both sides: either this load sees the sleeper, or the sleeper,
-    // who counts itself first, sees the new value before it sleeps.
-    if (now == m->phase * (uint32_t)g->ranks && atomic_load(&g->sleepers) > 0)
-        syscall(SYS_futex, &g->arrived, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+    if (now == m->phase * (uint32_t)g->ranks)
+        wake(g, &g->arrived);
 }
 
-static bool reached(uint32_t arrived, uint32_t target)
+static bool reached(uint32_t value, uint32_t target)
 {
-    return (int32_t)(arrived - target) >= 0;
+    return (int32_t)(value - target) >= 0;
 }
 
-static void sleep_until(group *g, uint32_t target)
+static void sleep_until(group *g, atomic_uint *word, uint32_t target)
 {
     struct timespec nap = {.tv_nsec = NAP_MS * 1000000L};
     atomic_fetch_add(&g->sleepers, 1);
-    uint32_t seen = atomic_load(&g->arrived);
+    uint32_t seen = atomic_load(word);
     if (!reached(seen, target))
-        syscall(SYS_futex, &g->arrived, FUTEX_WAIT_PRIVATE, seen, &nap, NULL, 0);
+        syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, &nap, NULL, 0);
     atomic_fetch_sub(&g->sleepers, 1);
 }
 
@@ -131,13 +146,12 @@ static ax_status ended(const member *m)
     AX_FAIL(AX_ECOMM, "rank %d failed: %s", atomic_load(&w->guilty) - 1, w->why);
 }
 
-// Whether the phase this rank arrived at is over.
-static ax_status look(const member *m, bool block, bool *over)
+// Whether `word` has come to `target`.
+static ax_status look(const member *m, atomic_uint *word, uint32_t target, bool block, bool *over)
 {
     group *g = m->group;
-    uint32_t target = m->phase * (uint32_t)g->ranks;
     for (int spin = 0;; spin++) {
-        *over = reached(atomic_load_explicit(&g->arrived, memory_order_acquire), target);
+        *over = reached(atomic_load_explicit(word, memory_order_acquire), target);
         if (*over)
             return AX_OK;
         if (atomic_load(&g->world->guilty))
@@ -147,7 +161,7 @@ static ax_status look(const member *m, bool block, bool *over)
         if (spin < g->world->spins)
             relax();
         else
-            sleep_until(g, target);
+            sleep_until(g, word, target);
     }
 }
 
@@ -185,6 +199,8 @@ static bool is_small(const member *m, const ax_req *r)
 static void say(member *m, const ax_req *r)
 {
     m->turn++;
+    if (m->base.rank == 0)
+        atomic_store_explicit(&m->group->finished[m->turn & 1], 0, memory_order_relaxed);
     const ax_xfer *x = &r->x;
     slot *s = slot_of(m, m->base.rank);
     s->send = r->coll == AX_BCAST ? x->recv : x->send;
@@ -195,6 +211,7 @@ static void say(member *m, const ax_req *r)
     s->dtype = x->dtype;
     s->op = x->op;
     s->root = r->root;
+    atomic_store_explicit(&s->next, 0, memory_order_relaxed);
     bool unread = r->coll == AX_BCAST && r->root != m->base.rank;
     if (!is_small(m, r) || unread)
         return;
@@ -223,106 +240,131 @@ static ax_status compare_calls(const member *m, const ax_req *r)
     return AX_OK;
 }
 
-static void copy_piece(const ax_req *r, const void *base, ax_cut cut, int p, int64_t from_at)
+// All that the ranks have said, in one place.
+static void listen(member *m, const ax_req *r)
 {
-    int64_t n = ax_cut_count(cut, p);
-    void *to = ax_at(r->x.recv, r->x.dtype, ax_cut_first(cut, p));
-    const void *from = ax_at(base, r->x.dtype, from_at);
-    if (n > 0 && to != from)
-        memcpy(to, from, (size_t)n * ax_dtype_size(r->x.dtype));
+    for (int p = 0; p < m->group->ranks; p++) {
+        const slot *s = slot_of(m, p);
+        m->send[p] = s->send;
+        m->recv[p] = s->recv;
+    }
+    m->call = (ax_call){.coll = r->coll,
+                        .x = r->x,
+                        .ranks = m->group->ranks,
+                        .root = r->root,
+                        .send = m->send,
+                        .recv = m->recv};
+    m->list = 0;
 }
 
-static void fold_range(const member *m, const ax_req *r, int64_t first, int64_t count, void *out)
+// Each rank does all of its own; sums, for one, on every rank.
+static void move_small(const member *m, const ax_req *r)
 {
-    for (int p = 0; p < m->group->ranks; p++)
-        m->from[p] = slot_of(m, p)->send;
+    ax_call own = m->call;
+    int me = m->base.rank;
+    if (r->coll != AX_ALLREDUCE) {
+        for (int64_t i = 0; i < ax_chunks_of(&own, me); i++)
+            ax_chunk_run(&own, me, i);
+        return;
+    }
     ax_fold(&(ax_fold_args){.op = r->x.op,
                             .dtype = r->x.dtype,
-                            .from = m->from,
+                            .from = m->send,
                             .ranks = m->group->ranks,
-                            .at = first,
-                            .count = count,
-                            .out = out});
+                            .count = r->x.count,
+                            .out = &m->recv[me],
+                            .outs = 1});
 }
 
-static void read_share(const member *m, const ax_req *r)
+// Takes a chunk that nobody has: of this rank's list, then of its neighbours'.
+static bool take(member *m, int *list, int64_t *i)
 {
-    const ax_xfer *x = &r->x;
-    int ranks = m->group->ranks, me = m->base.rank;
-    ax_cut cut = ax_cut_of(r->coll, x, ranks);
-    int64_t first = ax_cut_first(cut, me), n = ax_cut_count(cut, me);
-    size_t size = ax_dtype_size(x->dtype);
-    if (r->coll == AX_ALLGATHER) {
-        for (int i = 0; i < ranks; i++) { // each starts at another peer
-            int p = (me + i) % ranks;
-            copy_piece(r, slot_of(m, p)->send, cut, p, 0);
-        }
-    } else if (r->coll == AX_REDUCE_SCATTER) {
-        fold_range(m, r, first, n, x->recv);
-        memset(ax_at(x->recv, x->dtype, n), 0, (size_t)(x->count - n) * size);
-    } else if (r->coll == AX_BCAST) {
-        if (me != r->root)
-            memcpy(x->recv, slot_of(m, r->root)->send, (size_t)x->count * size);
-    } else if (is_small(m, r)) {
-        fold_range(m, r, 0, x->count, x->recv);
-    } else {
-        fold_range(m, r, first, n, ax_at(x->recv, x->dtype, first));
+    for (; m->list < m->group->ranks; m->list++) {
+        *list = (m->base.rank + m->list) % m->group->ranks;
+        slot *s = slot_of(m, *list);
+        *i = atomic_fetch_add_explicit(&s->next, 1, memory_order_relaxed);
+        if (*i < ax_chunks_of(&m->call, *list))
+            return true;
     }
+    return false;
 }
 
-static void gather_sums(const member *m, const ax_req *r)
+static ax_status move_chunks(member *m, ax_req *r, bool block)
 {
-    int ranks = m->group->ranks;
-    ax_cut cut = ax_cut_of(r->coll, &r->x, ranks);
-    for (int i = 1; i < ranks; i++) {
-        int p = (m->base.rank + i) % ranks;
-        copy_piece(r, slot_of(m, p)->recv, cut, p, ax_cut_first(cut, p));
-    }
-}
-
-// Does what the phase just ended allows, and arrives at the next.
-static ax_status act(member *m, ax_req *r)
-{
-    if (r->stage == STAGE_SAY) {
-        if (atomic_load(&m->group->world->guilty))
-            return ended(m);
-        say(m, r);
-        r->stage = STAGE_READ;
-    } else if (r->stage == STAGE_LEAVE) {
-        r->done = true;
-        return AX_OK;
-    } else {
-        if (r->stage == STAGE_READ)
-            AX_TRY(compare_calls(m, r));
-        if (is_small(m, r)) { // all in the group's memory
-            read_share(m, r);
-            r->done = true;
+    atomic_uint *finished = &m->group->finished[m->turn & 1];
+    uint32_t all = (uint32_t)ax_chunks_all(&m->call);
+    double end_s = block ? 0 : ax_clock_s() + poll_s;
+    int list;
+    int64_t i;
+    while (block || ax_clock_s() < end_s) {
+        AX_TRY(enter(m)); // before taking: a chunk that was taken is done
+        bool taken = take(m, &list, &i);
+        if (taken)
+            ax_chunk_run(&m->call, list, i);
+        leave(m);
+        if (!taken) {
+            r->stage = STAGE_LEAVE;
             return AX_OK;
         }
-        AX_TRY(enter(m));
-        if (r->stage == STAGE_READ)
-            read_share(m, r);
-        else
-            gather_sums(m, r);
-        leave(m);
-        bool sums = r->stage == STAGE_READ && r->coll == AX_ALLREDUCE;
-        r->stage = sums ? STAGE_GATHER : STAGE_LEAVE;
+        r->at++;
+        if (atomic_fetch_add(finished, 1) + 1 == all)
+            wake(m->group, finished);
     }
+    return AX_OK;
+}
+
+// All have arrived.
+static ax_status set_out(member *m, ax_req *r)
+{
+    AX_TRY(compare_calls(m, r));
+    listen(m, r);
+    r->stage = STAGE_MOVE;
+    if (is_small(m, r)) { // all in the group's memory
+        move_small(m, r);
+        r->done = true;
+    }
+    return AX_OK;
+}
+
+static ax_status begin(member *m, ax_req *r)
+{
+    if (atomic_load(&m->group->world->guilty))
+        return ended(m);
+    say(m, r);
+    r->stage = STAGE_ARRIVE;
     arrive(m);
+    return AX_OK;
+}
+
+// One stage, as far as it goes now; `stuck`: peers are awaited.
+static ax_status act(member *m, ax_req *r, bool block, bool *stuck)
+{
+    group *g = m->group;
+    bool over = true;
+    if (r->stage == STAGE_SAY)
+        return begin(m, r);
+    if (r->stage == STAGE_ARRIVE) {
+        AX_TRY(look(m, &g->arrived, m->phase * (uint32_t)g->ranks, block, &over));
+        *stuck = !over;
+        return over ? set_out(m, r) : AX_OK;
+    }
+    if (r->stage == STAGE_MOVE) {
+        AX_TRY(move_chunks(m, r, block));
+        *stuck = r->stage == STAGE_MOVE; // not by peers: this poll has done its part
+        return AX_OK;
+    }
+    uint32_t all = (uint32_t)ax_chunks_all(&m->call);
+    AX_TRY(look(m, &g->finished[m->turn & 1], all, block, &over));
+    r->done = over;
+    *stuck = !over;
     return AX_OK;
 }
 
 static ax_status local_advance(ax_comm *c, ax_req *r, bool block)
 {
-    member *m = c->impl;
-    while (!r->done) {
-        bool over = true;
-        if (r->stage != STAGE_SAY)
-            AX_TRY(look(m, block, &over));
-        if (!over)
-            return AX_OK;
-        AX_TRY(act(m, r));
-    }
+    bool stuck = false;
+    while (!r->done && !stuck)
+        AX_TRY(act(c->impl, r, block, &stuck));
     return AX_OK;
 }
 
@@ -358,7 +400,8 @@ static void member_free(member *m)
 {
     if (!m)
         return;
-    free(m->from);
+    free(m->send);
+    free(m->recv);
     free(m->tickets);
     free(m->groups);
     free(m);
@@ -376,10 +419,11 @@ static member *member_open(group *g, int rank, int world_rank)
     m->base.impl = m;
     m->group = g;
     m->world_rank = world_rank;
-    m->from = calloc(ranks, sizeof *m->from);
+    m->send = calloc(ranks, sizeof *m->send);
+    m->recv = calloc(ranks, sizeof *m->recv);
     m->tickets = calloc(ranks, sizeof *m->tickets);
     m->groups = calloc(ranks, sizeof(group *));
-    if (m->from && m->tickets && m->groups)
+    if (m->send && m->recv && m->tickets && m->groups)
         return m;
     member_free(m);
     return NULL;

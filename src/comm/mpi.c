@@ -1,16 +1,21 @@
 // Ranks are processes; any MPI 3 library. Requests are small state machines that a poll advances.
 //
+// A communicator whose ranks are all on one machine goes through memory that they share
+// (comm/mpi_node.h, comm/window.h). What follows is for the others, and for machines without room
+// for a window.
+//
 // Sums are made here, never by the library, because its order of adding depends on sizes and
 // versions: each rank gets its piece from all peers, in chunks that fit a bounded staging buffer,
-// and adds them in rank order. An allreduce then gathers the pieces; a small one gathers the
-// vectors of all ranks and adds on each.
+// and adds them in rank order. For the same reason ranks that share a machine do not add among
+// themselves first: the order of all ranks is the only one that every placement can keep. An
+// allreduce then gathers the pieces; a small one gathers the vectors of all ranks and adds on each.
 //
 // Pieces travel point to point where MPI_Ialltoallv would do the same through int displacements,
 // which end at 2^31 elements.
 #include "comm/comm.h"
 
 #include "base/log.h"
-#include "comm/pieces.h"
+#include "comm/mpi_node.h"
 
 #include <mpi.h>
 #include <sched.h>
@@ -23,7 +28,8 @@
 enum {
     STAGE_BYTES = 4 << 20, // of each communicator
     SMALL_BYTES = 4096,    // an allreduce up to here is one allgather
-    MESSAGE = 1 << 28,     // most elements of one message or broadcast
+    ROUND_BYTES = 4 << 20, // of a gather or broadcast: libraries copy what is larger into memory
+                           // that they map and unmap each time
     SPINS = 2000,          // tests before waiting more politely
     SPINS_CROWDED = 20,    // the same when this node has more ranks than cores
     YIELDS = 200,          // then this many yields, then naps
@@ -41,6 +47,8 @@ typedef struct peer_comm {
     bool finalize; // we started MPI
     bool broken;   // an MPI call failed: peers may no longer be there to meet
     int spins;
+    ax_mpi_node *node; // the world's; every communicator of the job uses it
+    ax_window window;  // ranks 0: through messages
     unsigned char *staging;
     const void **from;    // addresses of one element range, by rank
     int *counts, *displs; // of the collective in flight
@@ -187,7 +195,9 @@ static void add_sum_chunk(const peer_comm *m, const ax_req *r, ax_cut cut)
                             .from = m->from,
                             .ranks = m->base.size,
                             .count = next_part(ax_cut_count(cut, me), r->at, slot),
-                            .out = ax_at(x->recv, x->dtype, to)});
+                            .out = &x->recv,
+                            .outs = 1,
+                            .out_at = to});
 }
 
 static ax_status begin_gather(peer_comm *m, ax_req *r);
@@ -228,73 +238,85 @@ static ax_status step_small(peer_comm *m, ax_req *r)
                             .from = m->from,
                             .ranks = m->base.size,
                             .count = x->count,
-                            .out = x->recv});
+                            .out = &x->recv,
+                            .outs = 1});
     r->done = true;
     return AX_OK;
 }
 
 // ---- gathers and broadcasts ----
 
-// One message a rank, where all counts and displacements are ints.
-static ax_status gather_at_once(peer_comm *m, ax_req *r, ax_cut cut, bool in_place)
+// Elements of each piece that one round moves.
+static int64_t round_elements(const peer_comm *m, ax_dtype dtype)
 {
+    int64_t n = ROUND_BYTES / m->base.size / (int64_t)ax_dtype_size(dtype);
+    return n > 64 ? n / 64 * 64 : 64;
+}
+
+// One call of the library, where all displacements are ints.
+static ax_status gather_at_once(peer_comm *m, const ax_req *r, ax_cut cut, const void *own)
+{
+    int64_t most = round_elements(m, r->x.dtype);
     for (int p = 0; p < m->base.size; p++) {
-        m->counts[p] = (int)ax_cut_count(cut, p);
-        m->displs[p] = (int)ax_cut_first(cut, p);
+        m->counts[p] = (int)next_part(ax_cut_count(cut, p), r->at, most);
+        m->displs[p] = (int)(ax_cut_first(cut, p) + r->at);
     }
     MPI_Datatype type = type_of(r->x.dtype);
-    const void *send = in_place ? MPI_IN_PLACE : r->x.send;
-    MPI_TRY(m, MPI_Iallgatherv, send, in_place ? 0 : m->counts[m->base.rank], type, r->x.recv,
-            m->counts, m->displs, type, m->comm, &m->flight[0]);
+    const void *mine = ax_at(own, r->x.dtype, r->at);
+    bool in_place = mine == ax_at(r->x.recv, r->x.dtype, m->displs[m->base.rank]);
+    MPI_TRY(m, MPI_Iallgatherv, in_place ? MPI_IN_PLACE : mine,
+            in_place ? 0 : m->counts[m->base.rank], type, r->x.recv, m->counts, m->displs, type,
+            m->comm, &m->flight[0]);
     m->flying = 1;
-    r->at = INT64_MAX;
     return AX_OK;
 }
 
-static ax_status post_gather_chunk(peer_comm *m, const ax_req *r, ax_cut cut)
+static ax_status gather_by_messages(peer_comm *m, const ax_req *r, ax_cut cut, const void *own)
 {
     int size = m->base.size, me = m->base.rank;
+    int64_t most = round_elements(m, r->x.dtype);
     for (int i = 1; i < size; i++) {
         int p = (me + size - i) % size;
-        int64_t part = next_part(ax_cut_count(cut, p), r->at, MESSAGE);
+        int64_t part = next_part(ax_cut_count(cut, p), r->at, most);
         AX_TRY(receive_from(m, r, r->x.recv, ax_cut_first(cut, p) + r->at, part, p));
     }
-    int64_t part = next_part(ax_cut_count(cut, me), r->at, MESSAGE);
+    int64_t part = next_part(ax_cut_count(cut, me), r->at, most);
+    ax_put(ax_at(r->x.recv, r->x.dtype, ax_cut_first(cut, me) + r->at),
+           ax_at(own, r->x.dtype, r->at), (size_t)part * ax_dtype_size(r->x.dtype), false);
     for (int i = 1; i < size; i++)
-        AX_TRY(send_to(m, r, r->x.recv, ax_cut_first(cut, me) + r->at, part, (me + i) % size));
+        AX_TRY(send_to(m, r, own, r->at, part, (me + i) % size));
     return AX_OK;
+}
+
+static ax_status post_gather_round(peer_comm *m, const ax_req *r)
+{
+    ax_cut cut = ax_cut_of(r->coll, &r->x, m->base.size);
+    const void *own = r->x.send;
+    if (r->coll == AX_ALLREDUCE)
+        own = ax_at(r->x.recv, r->x.dtype, ax_cut_first(cut, m->base.rank));
+    return cut.total <= INT32_MAX ? gather_at_once(m, r, cut, own)
+                                  : gather_by_messages(m, r, cut, own);
 }
 
 static ax_status begin_gather(peer_comm *m, ax_req *r)
 {
-    const ax_xfer *x = &r->x;
-    ax_cut cut = ax_cut_of(r->coll, x, m->base.size);
-    void *own = ax_at(x->recv, x->dtype, ax_cut_first(cut, m->base.rank));
-    bool in_place = r->coll == AX_ALLREDUCE || own == x->send;
     r->stage = STEP_GATHER;
     r->at = 0;
-    if (cut.total <= INT32_MAX)
-        return gather_at_once(m, r, cut, in_place);
-    size_t bytes = (size_t)ax_cut_count(cut, m->base.rank) * ax_dtype_size(x->dtype);
-    if (!in_place && bytes > 0)
-        memcpy(own, x->send, bytes);
-    return post_gather_chunk(m, r, cut);
+    return post_gather_round(m, r);
 }
 
 static ax_status step_gather(peer_comm *m, ax_req *r)
 {
     ax_cut cut = ax_cut_of(r->coll, &r->x, m->base.size);
-    r->done = r->at >= ax_cut_count(cut, 0) - MESSAGE;
-    if (r->done)
-        return AX_OK;
-    r->at += MESSAGE;
-    return post_gather_chunk(m, r, cut);
+    r->at += round_elements(m, r->x.dtype);
+    r->done = r->at >= ax_cut_count(cut, 0);
+    return r->done ? AX_OK : post_gather_round(m, r);
 }
 
 static ax_status step_bcast(peer_comm *m, ax_req *r)
 {
     const ax_xfer *x = &r->x;
-    int64_t part = next_part(x->count, r->at, MESSAGE);
+    int64_t part = next_part(x->count, r->at, ROUND_BYTES / (int64_t)ax_dtype_size(x->dtype));
     r->done = part == 0;
     if (r->done)
         return AX_OK;
@@ -339,6 +361,10 @@ static ax_status step(peer_comm *m, ax_req *r)
 static ax_status mpi_advance(ax_comm *c, ax_req *r, bool block)
 {
     peer_comm *m = c->impl;
+    if (m->window.ranks) {
+        ax_window_advance(&m->window, r, block);
+        return AX_OK;
+    }
     while (!r->done) {
         bool all;
         AX_TRY(landed(m, block, &all));
@@ -366,8 +392,8 @@ static void peer_free(peer_comm *m)
 
 static const ax_comm_ops mpi_ops;
 
-// Takes `comm` over on success.
-static ax_status peer_open(MPI_Comm comm, int spins, peer_comm **out)
+// Collective over `comm`. Takes it over on success.
+static ax_status peer_open(MPI_Comm comm, int spins, ax_mpi_node *node, peer_comm **out)
 {
     int rank, size;
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
@@ -382,20 +408,25 @@ static ax_status peer_open(MPI_Comm comm, int spins, peer_comm **out)
     m->base.impl = m;
     m->comm = comm;
     m->spins = spins;
-    m->staging = size > 1 ? aligned_alloc(64, STAGE_BYTES) : NULL;
+    m->node = node;
+    ax_status st = size > 1 ? ax_mpi_node_window(node, &comm, spins, &m->window) : AX_OK;
+    bool stages = size > 1 && m->window.ranks == 0;
+    m->staging = stages ? aligned_alloc(64, STAGE_BYTES) : NULL;
     m->from = calloc(n, sizeof *m->from);
     m->counts = calloc(n, sizeof *m->counts);
     m->displs = calloc(n, sizeof *m->displs);
     m->flight = calloc(2 * n, sizeof(MPI_Request));
     m->statuses = calloc(2 * n, sizeof(MPI_Status));
     bool complete =
-        m->from && m->counts && m->displs && m->flight && m->statuses && (m->staging || size == 1);
-    if (!complete) {
-        peer_free(m);
-        AX_FAIL(AX_ENOMEM, "no memory for a communicator of %d ranks", size);
+        m->from && m->counts && m->displs && m->flight && m->statuses && (m->staging || !stages);
+    if (st == AX_OK && complete) {
+        *out = m;
+        return AX_OK;
     }
-    *out = m;
-    return AX_OK;
+    ax_mpi_node_return(node, &m->window, false);
+    peer_free(m);
+    AX_TRY(st);
+    AX_FAIL(AX_ENOMEM, "no memory for a communicator of %d ranks", size);
 }
 
 static ax_status mpi_split(ax_comm *c, int color, int key, ax_comm **out)
@@ -406,7 +437,7 @@ static ax_status mpi_split(ax_comm *c, int color, int key, ax_comm **out)
     *out = NULL;
     if (comm == MPI_COMM_NULL)
         return AX_OK;
-    ax_status st = peer_open(comm, m->spins, &made);
+    ax_status st = peer_open(comm, m->spins, m->node, &made);
     if (st != AX_OK) {
         MPI_Comm_free(&comm);
         return st;
@@ -420,9 +451,13 @@ static void mpi_close(ax_comm *c)
     peer_comm *m = c->impl;
     // After a failure the peers may be gone. Leaving without a farewell is how the launcher learns
     // that the job has failed.
-    if (!m->broken && c->failed == AX_OK) {
-        if (m->is_world)
-            MPI_Barrier(m->comm);
+    bool farewell = !m->broken && c->failed == AX_OK;
+    ax_mpi_node_return(m->node, &m->window, farewell);
+    if (farewell && m->is_world)
+        MPI_Barrier(m->comm);
+    if (m->is_world)
+        ax_mpi_node_close(m->node, farewell);
+    if (farewell) {
         MPI_Comm_free(&m->comm);
         if (m->is_world && m->finalize)
             MPI_Finalize();
@@ -495,15 +530,19 @@ static ax_status check_launcher(int size)
             launch.launcher, launch.tasks, library);
 }
 
-static int spins_here(MPI_Comm comm)
+static int spins_here(const ax_mpi_node *node)
 {
-    MPI_Comm node;
-    int ranks = 1;
-    if (MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node) == MPI_SUCCESS) {
-        MPI_Comm_size(node, &ranks);
-        MPI_Comm_free(&node);
-    }
-    return ranks > sysconf(_SC_NPROCESSORS_ONLN) ? SPINS_CROWDED : SPINS;
+    return ax_mpi_node_ranks(node) > sysconf(_SC_NPROCESSORS_ONLN) ? SPINS_CROWDED : SPINS;
+}
+
+static ax_status open_over(MPI_Comm comm, peer_comm **out)
+{
+    ax_mpi_node *node;
+    AX_TRY(ax_mpi_node_open(&comm, &node));
+    ax_status st = peer_open(comm, spins_here(node), node, out);
+    if (st != AX_OK)
+        ax_mpi_node_close(node, false);
+    return st;
 }
 
 static ax_status open_world(bool finalize, ax_comm **world)
@@ -515,7 +554,7 @@ static ax_status open_world(bool finalize, ax_comm **world)
     AX_TRY(check_launcher(size));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     AX_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &comm) == MPI_SUCCESS, AX_ECOMM, "MPI_Comm_dup failed");
-    ax_status st = peer_open(comm, spins_here(comm), &m);
+    ax_status st = open_over(comm, &m);
     if (st != AX_OK) {
         MPI_Comm_free(&comm);
         return st;

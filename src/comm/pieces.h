@@ -31,14 +31,24 @@ static inline void *ax_at(const void *base, ax_dtype dtype, int64_t i)
     return (char *)base + i * (int64_t)ax_dtype_size(dtype);
 }
 
-// out[i] = from[0][i] op from[1][i] op ... in this order, from[p] read at element offset `at`.
-// `out` may be one of the addresses read. A NaN in any of them gives NaN, for the maximum too.
+// out[i] = from[0][i] op from[1][i] op ... in this order, from[p] read at element offset `at`; the
+// same numbers go to each of `outs` places, written at `out_at`. A place may be one of the
+// addresses read. A NaN in any source gives NaN, for the maximum too.
 typedef struct ax_fold_args {
     ax_redop op;
     ax_dtype dtype;
     const void *const *from;
     int ranks;
     int64_t at, count;
-    void *out;
+    void *const *out;
+    int outs;
+    int64_t out_at;
+    bool stream; // write past the caches: what is written is larger than they are
 } ax_fold_args;
 void ax_fold(const ax_fold_args *g);
+
+// A copy, past the caches where `stream`. `to` may be `from`.
+void ax_put(void *to, const void *from, size_t bytes, bool stream);
+
+// Whether what a rank receives is worth writing past the caches.
+bool ax_is_stream(const ax_xfer *x, ax_coll coll, int ranks);

@@ -38,6 +38,7 @@ static int axis_of(ax_comm_trace *t, const char *axis)
     memcpy(t->axis[t->axes].axis, axis, sizeof t->axis[0].axis);
     t->axis[t->axes].bytes = 0;
     t->axis[t->axes].exposed_s = 0;
+    t->axis[t->axes].moving_s = 0;
     return t->axes++;
 }
 
@@ -69,4 +70,11 @@ void ax_comm_trace_spent(ax_comm_trace *t, const ax_comm *c, double seconds)
     t->wait_s += seconds;
     if (axis >= 0)
         t->axis[axis].exposed_s += seconds;
+}
+
+void ax_comm_trace_moved(ax_comm_trace *t, const ax_comm *c, double seconds)
+{
+    int axis = axis_of(t, c->name);
+    if (axis >= 0)
+        t->axis[axis].moving_s += seconds;
 }

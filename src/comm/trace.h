@@ -27,6 +27,7 @@ typedef struct ax_comm_trace {
         char axis[16];
         int64_t bytes;
         double exposed_s; // seconds spent inside begin and wait on this axis
+        double moving_s;  // seconds of polls, between kernels, that moved something on it
     } axis[16];
     int axes;
 } ax_comm_trace;
@@ -40,3 +41,4 @@ int64_t ax_comm_bytes(const ax_comm *c, ax_coll coll, const ax_xfer *x);
 // For comm.c. AX_EINTERNAL when the rows are used up.
 ax_status ax_comm_trace_count(ax_comm_trace *t, const ax_comm *c, ax_coll coll, const ax_xfer *x);
 void ax_comm_trace_spent(ax_comm_trace *t, const ax_comm *c, double seconds);
+void ax_comm_trace_moved(ax_comm_trace *t, const ax_comm *c, double seconds);

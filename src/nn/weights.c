@@ -108,14 +108,25 @@ ax_status ax_weights_begin(ax_nn *nn, ax_slab *s)
     return AX_OK;
 }
 
-// The layer whose weights are needed after those of `s`; NULL: none that is known here.
-static ax_slab *next_layer(const ax_nn *nn, const ax_slab *s)
+static bool starts_block(const ax_slab *s)
+{
+    return s->index % AX_BLOCK_LINEARS == 0;
+}
+
+// Whether a block's products are made again before its backward pass.
+static bool is_full(const ax_nn *nn)
+{
+    return nn->recompute == AX_RECOMPUTE_FULL;
+}
+
+// The layer whose weights are needed after those of `s`, used in `phase`; NULL: none that is known
+// here.
+static ax_slab *next_layer(const ax_nn *nn, ax_phase phase, const ax_slab *s)
 {
     int i = s->index;
     if (i < 0)
         return NULL;
-    bool starts_block = i % AX_BLOCK_LINEARS == 0, full = nn->recompute == AX_RECOMPUTE_FULL;
-    switch (nn->phase) {
+    switch (phase) {
     case AX_FORWARD:
         return i + 1 < nn->layers ? nn->order[i + 1] : NULL;
     case AX_RECOMPUTE: // the last layer of the block is not run again, but backward begins with it
@@ -123,7 +134,7 @@ static ax_slab *next_layer(const ax_nn *nn, const ax_slab *s)
     case AX_BACKWARD:
         if (i == 0)
             return NULL;
-        return nn->order[starts_block && full ? i - AX_BLOCK_LINEARS : i - 1];
+        return nn->order[starts_block(s) && is_full(nn) ? i - AX_BLOCK_LINEARS : i - 1];
     }
     return NULL;
 }
@@ -136,16 +147,23 @@ ax_status ax_weights_get(ax_nn *nn, ax_slab *s, ax_tensor *w)
     void *data = weights_are_direct(nn, s) ? s->param[0]->weight.data
                                            : nn->weights.slot[s->slot].weights.data;
     *w = ax_tensor_over(data, nn->act, s->rows, s->cols);
-    ax_slab *next = next_layer(nn, s);
+    ax_slab *next = next_layer(nn, nn->phase, s);
     if (next && next->slot != s->slot && nn->overlap & AX_OAG)
         AX_TRY(ax_weights_begin(nn, next));
     return AX_OK;
 }
 
+// The slot of `s` is free: the next two layers may come, so that a large one after a small one has
+// more than the small one to hide under.
 ax_status ax_weights_done(ax_nn *nn, ax_slab *s)
 {
-    ax_slab *next = next_layer(nn, s);
-    return next && nn->overlap & AX_OAG ? ax_weights_begin(nn, next) : AX_OK;
+    ax_slab *next = next_layer(nn, nn->phase, s);
+    if (!next || !(nn->overlap & AX_OAG))
+        return AX_OK;
+    AX_TRY(ax_weights_begin(nn, next));
+    bool turns = nn->phase == AX_BACKWARD && is_full(nn) && starts_block(s);
+    ax_slab *second = next_layer(nn, turns ? AX_RECOMPUTE : nn->phase, next);
+    return second && second->slot != next->slot ? ax_weights_begin(nn, second) : AX_OK;
 }
 
 void ax_weights_forget(ax_nn *nn)

@@ -180,10 +180,14 @@ static void add_traffic(ax_text *t, const ax_comm_trace *trace)
     for (int i = 0; i < trace->axes; i++)
         ax_text_add(t, "%s\"%s\":%lld", i ? "," : "", trace->axis[i].axis,
                     (long long)trace->axis[i].bytes);
+    // Waiting and moving apart: a host moves the data of a hidden transfer itself.
     ax_text_add(t, "},\"comm_exposed_s\":{");
     for (int i = 0; i < trace->axes; i++)
         ax_text_add(t, "%s\"%s\":%.6g", i ? "," : "", trace->axis[i].axis,
                     trace->axis[i].exposed_s);
+    ax_text_add(t, "},\"comm_moving_s\":{");
+    for (int i = 0; i < trace->axes; i++)
+        ax_text_add(t, "%s\"%s\":%.6g", i ? "," : "", trace->axis[i].axis, trace->axis[i].moving_s);
     ax_text_add(t, "}");
 }
 

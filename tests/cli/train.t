@@ -32,7 +32,7 @@ $ awk '{ print NR, substr($0, 1, 12), substr($0, length($0)) }' run/metrics.json
 | 4 {"step":3,"l }
 | 5 {"step":3,"v }
 $ sed -n 2p run/metrics.jsonl | tr ',' '\n' | sed -E 's/[{}]//g; s/:.*//' | tr '\n' ' '; echo
-| "step" "loss" "lr" "grad_norm" "tokens" "kept_tokens" "step_s" "tokens_per_s" "model_flops_per_s" "hardware_flops_per_s" "rank_memory_bytes" "comm_bytes" "z" "xy" "x" "xzdata" "world" "comm_exposed_s" "z" "xy" "x" "xzdata" "world" 
+| "step" "loss" "lr" "grad_norm" "tokens" "kept_tokens" "step_s" "tokens_per_s" "model_flops_per_s" "hardware_flops_per_s" "rank_memory_bytes" "comm_bytes" "z" "xy" "x" "xzdata" "world" "comm_exposed_s" "z" "xy" "x" "xzdata" "world" "comm_moving_s" "z" "xy" "x" "xzdata" "world" 
 # The configuration it wrote runs the same again: equal losses, step by step.
 $ axonn train -q --config run/config.yaml train.out=again
 $ for r in run again; do sed -n 's/.*"loss":\([0-9.]*\),.*/\1/p' $r/metrics.jsonl; done | sort | uniq -c | awk '{ print $1 }'

@@ -20,8 +20,10 @@ static double seconds_now(void)
 
 static int battery(ax_comm *world)
 {
-    // The largest needs several chunks of the staging buffer a piece.
-    int wrong = battery_collectives(world, 1200007) + battery_splits(world) + battery_queues(world);
+    // The largest needs several rounds of every buffer a piece.
+    int64_t largest = 3600007 / world->size;
+    int wrong = battery_collectives(world, largest) + battery_splits(world);
+    wrong += battery_queues(world);
     wrong += battery_lazy(world) + battery_scalars(world) + battery_trace(world);
     double total = wrong;
     if (ax_comm_sum(world, &total, 1) != AX_OK)

@@ -21,6 +21,7 @@ static const struct {
     {"bytes", part_bytes, false},         {"refusals", part_refusals, false},
     {"pitfalls", part_pitfalls, false},   {"memory", part_memory, false},
     {"recompute", part_recompute, false}, {"tuned", part_tuned, false},
+    {"links", part_links, false},
 };
 enum { PARTS = sizeof parts / sizeof parts[0] };
 

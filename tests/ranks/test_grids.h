@@ -12,6 +12,7 @@ part_run part_tuned;                  // grids_tuned.c
 part_run part_bytes, part_refusals;   // grids_layout.c
 part_run part_pitfalls;               // grids_pitfalls.c
 part_run part_memory, part_recompute; // grids_memory.c
+part_run part_links;                  // grids_links.c
 
 // Runs one case and compares it with the serial run.
 typedef struct bands {

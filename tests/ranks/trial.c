@@ -316,12 +316,30 @@ typedef struct local_trial {
     outcome *first; // of rank 0
 } local_trial;
 
+// The job over emulated links: over a copy of the world, which is the launcher's to close.
+static ax_status run_linked(const trial *j, ax_comm *world, outcome *out)
+{
+    ax_comm *copy = NULL;
+    ax_links *links = calloc(1, sizeof *links);
+    AX_CHECK(links, AX_ENOMEM, "no memory for links");
+    memcpy(links->link, j->links, sizeof links->link);
+    ax_status st = ax_comm_split(world, "world", 0, world->rank, &copy);
+    if (st == AX_OK)
+        st = ax_comm_link_open(copy, links, &copy);
+    if (st == AX_OK)
+        st = trial_run_on(j, copy, out);
+    ax_comm_close(copy);
+    free(links);
+    return st;
+}
+
 static ax_status local_rank(void *ctx, ax_comm *world)
 {
     local_trial *l = ctx;
     outcome *mine = calloc(1, sizeof *mine);
     AX_CHECK(mine, AX_ENOMEM, "no memory for the outcome of a job");
-    ax_status st = trial_run_on(l->trial, world, mine);
+    ax_status st =
+        l->trial->links ? run_linked(l->trial, world, mine) : trial_run_on(l->trial, world, mine);
     if (st == AX_OK && world->rank == 0)
         *l->first = *mine;
     else if (st == AX_OK)

@@ -8,6 +8,7 @@
 //
 // Token ids come from a generated text through the loader, as in training.
 #pragma once
+#include "comm/hook_link.h"
 #include "train/trainer.h"
 
 enum { TRIAL_STEPS = 20, TRIAL_BATCH = 64 };
@@ -28,6 +29,7 @@ typedef struct trial {
     bool documents; // rows are packed with documents of mixed lengths, and attention is masked
     int tuned;      // trial_tuning; device cpu
     bool dry_runs;  // evaluation and logits after the last step, too: they share the arenas
+    const ax_link *links; // AX_LINKS emulated links of every local rank; NULL: none
     // Whether target `k` of batch row `row` counts; NULL: all do.
     bool (*counts)(int64_t row, int64_t k);
 } trial;

@@ -428,6 +428,23 @@ static const ax_comm_trace_row *row(const ax_comm_trace *t, const char *axis, co
     return NULL;
 }
 
+// Whoever begins first is not done by its begin: a poll moves something, or sees it moved.
+static int polls_are_counted(ax_comm *world, ax_comm_trace *t)
+{
+    int wrong = 0;
+    job j = {.comm = world, .coll = AX_ALLREDUCE, .x = {.count = 60000, .tag = "poll"}};
+    ax_req r;
+    set_up(&j);
+    double before = t->axis[0].moving_s, moved;
+    EXPECT(begin(&j, &r) == AX_OK, "begin");
+    while (!r.done)
+        EXPECT(ax_comm_progress(world) == AX_OK, "progress");
+    moved = t->axis[0].moving_s - before;
+    wrong += tear_down(&j, ax_comm_wait(&r));
+    EXPECT(ax_comm_sum(world, &moved, 1) == AX_OK && (moved > 0 || world->size == 1), "%g", moved);
+    return wrong;
+}
+
 int battery_trace(ax_comm *world)
 {
     int wrong = 0, n = world->size;
@@ -461,6 +478,7 @@ int battery_trace(ax_comm *world)
         EXPECT(t->axis[0].bytes == 2 * 11 * 4 + n * 9 * 2, "%lld", (long long)t->axis[0].bytes);
         EXPECT(t->wait_s > 0 && t->axis[0].exposed_s > 0, "time");
     }
+    wrong += polls_are_counted(world, t);
     ax_comm_trace_reset(t);
     EXPECT(t->rows == 0 && t->axes == 0, "reset");
     ax_comm_trace_attach(world, NULL);

@@ -83,6 +83,18 @@ static void all_collectives_equal_the_serial_sum_bit_by_bit(void **state)
         assert_int_equal(run_ranks(ranks, false, collectives, NULL), 0);
 }
 
+static int large_collectives(rank_thread *t)
+{
+    ax_comm *world = t->world;
+    return battery_collectives(world, 2100001);
+}
+
+static void vectors_larger_than_the_caches_are_written_past_them(void **state)
+{
+    (void)state;
+    assert_int_equal(run_ranks(3, false, large_collectives, NULL), 0);
+}
+
 static int the_rest(rank_thread *t)
 {
     ax_comm *world = t->world;
@@ -464,6 +476,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_collectives_equal_the_serial_sum_bit_by_bit),
+        cmocka_unit_test(vectors_larger_than_the_caches_are_written_past_them),
         cmocka_unit_test(splits_queues_lazy_mode_scalars_and_traces_hold_on_every_number_of_ranks),
         cmocka_unit_test(ranks_that_come_late_change_nothing),
         cmocka_unit_test(wrong_calls_are_refused_before_anything_moves),
