@@ -129,11 +129,14 @@ INLINE void pack_along(ax_tensor t, int64_t line, int64_t lines, int64_t from, i
 INLINE void pack_across(ax_tensor t, int64_t line, int64_t lines, int64_t from, int64_t depth,
                         float *to, int64_t width, ax_dtype dtype)
 {
+    // Lanes beyond the lines of a full strip are overwritten by the next store: they may be any, and
+    // are read where the row goes on, which is faster than leaving them out.
+    bool whole = lines == width && line + round_up(width, W) <= t.cols;
     for (int64_t p = 0; p < depth; p++) {
         const void *row = at(t, from + p, line);
         for (int64_t i = 0; i < width; i += W)
             store(to + p * width + i, 0, AX_F32,
-                  i < lines ? load_some(row, i, dtype, lines - i) : (vf){0});
+                  i < lines ? load_some(row, i, dtype, whole ? W : lines - i) : (vf){0});
     }
 }
 
@@ -247,6 +250,15 @@ static void end_tile(const chunk *h, int64_t row, int64_t rows, int64_t col, int
         BY_DTYPE(h->g->c.dtype, T, store_rows(h, row, rows, col, cols, tile, T));
 }
 
+// Asks for a part of the next strip of b: as much as falls to MR of the rows that this one meets.
+// It lies too far off for the processor to see it coming, and comes from L3 or beyond.
+INLINE void ask_for(const float *b, int64_t floats, int64_t row, int64_t rows)
+{
+    enum { LINE = 64 / sizeof(float) };
+    for (int64_t at = row * floats / rows, end = (row + MR) * floats / rows; at < end; at += LINE)
+        __builtin_prefetch(b + at, 0, 2);
+}
+
 static void multiply(const ax_device *dev, const chunk *h, int64_t row, int64_t col, float *mine)
 {
     float *a = mine, *tile = mine + round_up(MC * KC + W, W);
@@ -258,8 +270,10 @@ static void multiply(const ax_device *dev, const chunk *h, int64_t row, int64_t 
         pack_rows(h->g, h->row + row, rows, h->from + k, deep, a);
         for (int64_t j = 0; j < cols; j += NR) {
             const float *b = h->b + (col + j) * h->depth + k * NR;
-            for (int64_t i = 0; i < rows; i += MR)
+            for (int64_t i = 0; i < rows; i += MR) {
+                ask_for(b + NR * h->depth, deep * NR, i, rows);
                 micro(a + i * deep, b, deep, tile + i * h->by.tile + j, h->by.tile, add);
+            }
         }
         if (dev->poll && team_index() == 0)
             dev->poll(dev->poll_ctx);
