@@ -495,7 +495,9 @@ static void a_stream_cut_anywhere_is_refused(void **state)
     write_text("b.jsonl.zst", "{\"text\":\"not packed\"}\n");
     d = open_as("b.jsonl.zst", AX_DOCUMENTS_STOP);
     assert_int_equal(ax_documents_next(d, &document, &found), AX_EFORMAT);
-    assert_non_null(strstr(ax_error_text(), "b.jsonl.zst: no zstd stream, or a damaged one near byte 0, after line 0: "));
+    assert_non_null(
+        strstr(ax_error_text(),
+               "b.jsonl.zst: no zstd stream, or a damaged one near byte 0, after line 0: "));
     ax_documents_close(d);
 }
 
