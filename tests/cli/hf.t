@@ -84,7 +84,7 @@ $ rm -r words && ls named/tokenizer && axonn train train.resume=auto train.out=n
 | named-hf: Hugging Face directory, 87968 parameters, F32
 | vocab 700
 | eod 1 "!"
-| bos -1 null
+| bos none
 $ rm named/step-00000003/tokenizer*.json && axonn convert named bare-hf && ls bare-hf
 | bare-hf: Hugging Face directory, 87968 parameters, F32
 | config.json

@@ -93,7 +93,7 @@ static ax_status begin(transfer *x, ax_comm *c)
 // One all-reduce of two ranks: its bytes once over the link, and the latency.
 static int takes_its_time(rank_thread *t)
 {
-    ax_comm *x;
+    ax_comm *x = NULL;
     transfer *one = calloc(1, sizeof *one);
     int wrong = !one || ax_comm_split(t->world, "x", 0, t->world->rank, &x) != AX_OK;
     double begun = ax_clock_s();
@@ -159,7 +159,7 @@ static void transfers_share_the_link_of_an_axis_one_after_the_other(void **state
 // The transfer starts when the last rank begins it.
 static int late(rank_thread *t)
 {
-    ax_comm *x;
+    ax_comm *x = NULL;
     transfer *one = calloc(1, sizeof *one);
     int wrong = !one || ax_comm_split(t->world, "x", 0, t->world->rank, &x) != AX_OK;
     double came[1] = {0};

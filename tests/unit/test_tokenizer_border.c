@@ -86,8 +86,8 @@ static const char *const ends[] = {"",
                                    "<|end|>",
                                    "</s>",
                                    "\xe2\x96\x81",
-                                   "\xe2\x96\x81"
-                                   "a",
+                                   ("\xe2\x96\x81"
+                                    "a"),
                                    "\xff\xfe",
                                    "a\xcc\x81",
                                    "XX",
