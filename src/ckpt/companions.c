@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <stddef.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const struct {
@@ -52,8 +53,13 @@ static ax_status copy_bytes(int from, const char *from_path, int to, const char 
 static ax_status copy_file(const char *from, const char *to)
 {
     int in = -1, out = -1;
-    AX_TRY(ax_disk_open(from, O_RDONLY, &in));
-    ax_status st = ax_disk_open(to, O_WRONLY | O_CREAT | O_EXCL, &out);
+    struct stat about;
+    AX_TRY(ax_disk_open(from, O_RDONLY | O_NONBLOCK, &in)); // a pipe would wait for a writer
+    ax_status st = AX_OK;
+    if (fstat(in, &about) != 0 || !S_ISREG(about.st_mode))
+        st = ax_fail(AX_EUSAGE, __FILE__, __LINE__, "%s: not a regular file", from);
+    if (st == AX_OK)
+        st = ax_disk_open(to, O_WRONLY | O_CREAT | O_EXCL, &out);
     if (st == AX_OK) {
         st = copy_bytes(in, from, out, to);
         ax_status closed = ax_disk_close(out, to);

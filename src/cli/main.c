@@ -3,6 +3,7 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <poll.h>
 #include <signal.h>
@@ -126,8 +127,21 @@ static bool reader_left(void)
     return poll(&out, 1, 0) == 1 && (out.revents & POLLERR);
 }
 
+// A standard descriptor that was closed would be taken by the next file that is opened, and what is
+// printed would land in it.
+static void open_standard_files(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd > STDERR_FILENO)
+        close(fd);
+}
+
 int main(int argc, char **argv)
 {
+    open_standard_files();
     ax_launch launch = ax_comm_launch();
     // Until communication is open, what one rank has to say all have: rank 0 speaks.
     ax_log_setup((ax_log_config){.rank = launch.rank,

@@ -393,8 +393,15 @@ static ax_status refuse_packed(const ax_documents *d)
         {"PAR1", "Parquet", "write its text column as JSON lines", 4},
         {"\x28\xb5\x2f\xfd", "zstd", "let its name end in .zst", 4},
     };
-    char head[8] = {0};
+    char head[8] = {0}, tail[4] = {0};
+    struct stat about;
     ssize_t n = pread(d->fd, head, sizeof head, 0);
+    bool known = fstat(d->fd, &about) == 0 && about.st_size > 4 &&
+                 pread(d->fd, tail, sizeof tail, about.st_size - 4) == 4;
+    if (memcmp(head, "BZh", 3) == 0 && (head[3] < '1' || head[3] > '9'))
+        return AX_OK; // a word
+    if (memcmp(head, "PAR1", 4) == 0 && !(known && memcmp(tail, "PAR1", 4) == 0))
+        return AX_OK; // a Parquet file ends as it begins
     for (size_t i = 0; n > 0 && i < sizeof formats / sizeof formats[0]; i++)
         AX_CHECK(memcmp(head, formats[i].bytes, formats[i].length) != 0, AX_EUSAGE,
                  "%s: this is a %s file, not text: %s", d->path, formats[i].name,

@@ -79,9 +79,10 @@ typedef struct ax_step {
     ax_behavior behavior;
     ax_prepend prepend;
     bool invert, split;
-    bool ends_lines;     // a pattern that ends a piece between any letter and a newline behind it
-    bool digits;         // a pattern of single digits
-    int64_t start, stop; // characters of Strip
+    bool ends_lines;           // a pattern that ends pieces at ends and beginnings of lines
+    bool behind_letters_alone; // at ends of lines, only behind letters
+    bool digits;               // a pattern of single digits
+    int64_t start, stop;       // characters of Strip
 } ax_step;
 
 typedef struct ax_steps {
@@ -137,7 +138,8 @@ int ax_character_byte(uint32_t code);
 bool ax_byte_level_bytes(const char *s, size_t n, char *out, size_t *length);
 
 extern const char ax_byte_level_pattern[]; // how GPT-2 splits text
-bool ax_pattern_ends_lines(const char *pattern, size_t length);
+// See tokenizer_border.c.
+bool ax_pattern_ends_lines(const char *pattern, size_t length, bool *behind_letters_alone);
 
 // Reads normalizer, pre_tokenizer and decoder. `where` is the file.
 ax_status ax_steps_read(ax_tokenizer *t, const json_t *root, const char *where);

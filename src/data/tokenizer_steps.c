@@ -81,7 +81,7 @@ static ax_status read_pattern(const json_t *o, const char *where, ax_step *s)
         const char *text;
         size_t length;
         AX_TRY(ax_json_text(pattern, "Regex", where, &text, &length));
-        s->ends_lines = ax_pattern_ends_lines(text, length);
+        s->ends_lines = ax_pattern_ends_lines(text, length, &s->behind_letters_alone);
         return ax_regex_compile(where, text, length, &s->regex);
     }
     AX_CHECK(json_object_get(pattern, "String"), AX_EFORMAT,

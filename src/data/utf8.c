@@ -135,6 +135,12 @@ bool ax_utf8_is_blank(uint32_t c)
            c == 0x205F || c == 0x3000;
 }
 
+bool ax_utf8_is_letter(uint32_t c)
+{
+    utf8proc_category_t kind = utf8proc_category((utf8proc_int32_t)c);
+    return kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_LO;
+}
+
 bool ax_utf8_is_word(uint32_t c)
 {
     static const uint32_t circled[][2] = {

@@ -25,7 +25,8 @@ size_t ax_utf8_valid(const char *s, size_t n);  // bytes before the first that i
 size_t ax_utf8_broken(const char *s, size_t n, bool *open);
 
 bool ax_utf8_is_blank(uint32_t code); // White_Space
-bool ax_utf8_is_word(uint32_t code);  // letters, marks, decimal digits, connectors, joiners
+bool ax_utf8_is_letter(uint32_t code);
+bool ax_utf8_is_word(uint32_t code); // letters, marks, decimal digits, connectors, joiners
 
 typedef enum ax_normal_form {
     AX_NFC,

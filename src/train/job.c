@@ -259,11 +259,15 @@ static ax_status resolve(ax_job *job)
     return ax_layout_choose(&c->arch, &t->grid, t->batch, t->micro_batch, t->activations, &layout);
 }
 
-// A run that goes on has its own.
-static const char *tokenizer_name(const ax_job *job)
+// A run that goes on has its own, and so has one that begins again when the files have gone.
+static const char *tokenizer_name(ax_job *job)
 {
     const char *name = job->config->data.tokenizer;
-    return job->resume.found ? ax_companion_tokenizer(job->resume.dir, name) : name;
+    if (job->resume.found)
+        return ax_companion_tokenizer(job->resume.dir, name);
+    bool gone = job->resume.restart && strcmp(name, "byte") != 0 && access(name, F_OK) != 0;
+    const char *kept = gone ? ax_kept_companions(job->config->train.out, job->kept) : NULL;
+    return kept ? kept : name;
 }
 
 static ax_status open_tokenizer(ax_job *job)

@@ -8,6 +8,7 @@
 #pragma once
 #include "ckpt/hf.h"
 #include "train/config.h"
+#include "train/keep_companions.h"
 #include "train/leave.h"
 #include "train/ranks.h"
 #include "train/resume.h"
@@ -46,10 +47,11 @@ struct ax_job {
     char init[4096]; // directory that model.init names; "": random
     bool hf;         // it is a Hugging Face directory
     ax_hf_config hf_config;
-    ax_resume resume;    // what the run goes on from, as chosen before the ranks started
-    char *resume_config; // its configuration; NULL: none
-    ax_lock lock;        // of train.out: the process's of rank 0
-    double started;      // seconds since 1970
+    ax_resume resume;        // what the run goes on from, as chosen before the ranks started
+    char kept[AX_KEPT_PATH]; // scratch: where train.out keeps its tokenizer
+    char *resume_config;     // its configuration; NULL: none
+    ax_lock lock;            // of train.out: the process's of rank 0
+    double started;          // seconds since 1970
     ax_leave leave;
     int ranks;
     bool scaled;

@@ -79,11 +79,26 @@ static ax_status take_name(const char *fresh, const char *dir, const char *out)
     return ax_disk_sync_dir(out);
 }
 
+// Whatever stands there already and is not this run's belongs to somebody.
+static ax_status check_free(const ax_companions_source *s, const char *dir)
+{
+    struct stat there;
+    if (lstat(dir, &there) != 0)
+        return AX_OK;
+    bool ours = (s->resumed || s->again) && S_ISDIR(there.st_mode);
+    AX_CHECK(ours, AX_EUSAGE,
+             "%s: is there already, and this run did not make it; a run keeps its tokenizer under "
+             "that name: choose another train.out",
+             dir);
+    return AX_OK;
+}
+
 ax_status ax_keep_companions(const ax_companions_source *s, const char *out)
 {
     char dir[AX_PATH_MAX], fresh[AX_PATH_MAX];
     AX_TRY(ax_disk_join(dir, out, kept));
     AX_TRY(ax_disk_join(fresh, out, making));
+    AX_TRY(check_free(s, dir));
     bool there = remove_directory(fresh); // what a killed start left
     if (s->resumed && is_directory(dir))
         return AX_OK;

@@ -15,10 +15,12 @@ typedef struct ax_companions_source {
     const char *model;     // a directory with config.json; without, or "": nothing is taken of it
     const char *tokenizer; // as data.tokenizer: byte, a directory, or a tokenizer.json by any name
     bool resumed;          // what `out` has is the run's own, and stays
+    bool again;            // the run begins again: what `out` has is its own, and is made anew
 } ax_companions_source;
 
 // One rank of the job, which holds the lock of the run directory `out`. Writes out/tokenizer, whole
-// or not at all; where there is nothing to keep there is no such directory. AX_EIO names a file.
+// or not at all; where there is nothing to keep there is no such directory. AX_EUSAGE: there is one
+// that no run has made, or a link; it is not touched. AX_EIO names a file.
 ax_status ax_keep_companions(const ax_companions_source *s, const char *out);
 
 // out/tokenizer into dir[AX_KEPT_PATH]; NULL: there is none.

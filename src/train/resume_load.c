@@ -76,6 +76,11 @@ static ax_status step_back(ax_resume *r, const ax_run_config *c, const char *why
     give_up(r, why);
     r->found = false;
     ax_status st = ax_resume_choose_below(r->run, below, !r->elsewhere, r, &config);
+    if (st == AX_OK && !r->found) // every one has stepped aside
+        st = ax_fail(AX_EFORMAT, __FILE__, __LINE__,
+                     "%s: none of its checkpoints is whole: look with axonn checkpoint verify, or "
+                     "start anew in another train.out",
+                     r->run);
     if (st == AX_OK && config)
         st = ax_resume_compare(r, config, c);
     free(config);

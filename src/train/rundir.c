@@ -195,7 +195,10 @@ static bool is_done(const ax_job *job, const ax_resume *r)
 static ax_status keep_companions(const char *out, const ax_job *job, const ax_resume *r)
 {
     const ax_run_config *c = job->config;
-    ax_companions_source from = {.model = job->init, .tokenizer = c->data.tokenizer};
+    ax_companions_source from = {
+        .model = job->init, .tokenizer = c->data.tokenizer, .again = r->restart};
+    from.resumed = r->restart && strcmp(from.tokenizer, "byte") != 0 &&
+                   access(from.tokenizer, F_OK) != 0; // gone since: what was kept stays
     if (r->found) {
         bool none =
             !ax_companions_are_there(r->dir) && ax_hf_is(c->init); // saved by an older program

@@ -111,3 +111,29 @@ $ axonn eval -q model.init=named/step-00000009 data.valid=squares.txt --json | c
 $ axonn eval -q model.init=named data.valid=squares.txt --json | cut -c1-13
 | {"valid_loss"
 ! axonn: warning: named/latest names a broken checkpoint, step-00000004; taking step-00000002, the newest that is whole
+
+# All of them damaged: each steps aside, and that none is left is said.
+$ cp -r run all; for d in all/step-*; do bash flip $d/optimizer.safetensors 5000; done; axonn train -q train.out=all train.resume=auto 2>&1 | sed 's/ (.*//'
+| axonn: warning: all/step-00000004 is BROKEN, going back to the one before; it is passed over and now named all/broken-step-00000004
+| axonn: warning: all/step-00000002 is BROKEN, going back to the one before; it is passed over and now named all/broken-step-00000002
+| axonn: error: all: none of its checkpoints is whole: look with axonn checkpoint verify, or start anew in another train.out
+
+# What stands where a run keeps its tokenizer, and is not its own, is not touched.
+$ mkdir -p taken/tokenizer mine && echo mine >taken/tokenizer/tokenizer.json && ln -s mine linked
+$ axonn train -q --config run/config.yaml train.out=taken; cat taken/tokenizer/tokenizer.json
+| mine
+! axonn: error: taken/tokenizer: is there already, and this run did not make it; a run keeps its tokenizer under that name: choose another train.out
+$ mkdir under && ln -s ../mine under/tokenizer && axonn train -q --config run/config.yaml train.out=under; ls mine under
+| mine:
+|
+| under:
+| tokenizer
+! axonn: error: under/tokenizer: is there already, and this run did not make it; a run keeps its tokenizer under that name: choose another train.out
+
+# Closed standard files: what is printed does not land in those of the run.
+$ axonn train --config run/config.yaml train.out=silent train.log_every=1 <&- >&- 2>&-
+$ axonn checkpoint verify silent; grep -vc '^{.*}$' silent/metrics.jsonl
+| silent/step-00000004: ok, 63 tensors, N MiB
+| silent/step-00000002: ok, 63 tensors, N MiB
+| 0
+[1]

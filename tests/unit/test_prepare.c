@@ -497,7 +497,7 @@ static void packed_files_are_no_text(void **state)
                   "xz"},
                  {"BZh9", "bzip2"},
                  {"PK\x03\x04", "zip"},
-                 {"PAR1x", "Parquet"},
+                 {"PAR1xPAR1", "Parquet"},
                  {"\x28\xb5\x2f\xfd", "zstd"}};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         char want[64];
