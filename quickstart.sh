@@ -50,14 +50,21 @@ gzip_bits() {
         'BEGIN { printf "%.3f", 8 * packed / plain }'
 }
 
+# A run that was cut goes on; one that is done says so and costs nothing.
 train() {
-    if [ -e $run/latest ]; then
-        echo "$run holds a finished run; to train again: rm -r $run"
-        return
-    fi
-    rm -rf $run # of a training that was stopped half way
-    echo "$axonn train --config examples/quickstart.yaml"
-    $axonn train --config examples/quickstart.yaml || die "the training failed"
+    local resume=
+    [ -e $run/config.yaml ] && resume=train.resume=auto
+    [ -z "$resume" ] || echo "$run is there: it goes on, or is done; to train anew: rm -r $run"
+    echo "$axonn train --config examples/quickstart.yaml $resume"
+    $axonn train --config examples/quickstart.yaml $resume
+    case $? in
+    0) ;;
+    75 | 130)
+        echo "quickstart.sh: stopped, and saved; start it again to go on" >&2
+        exit 75
+        ;;
+    *) die "the training failed" ;;
+    esac
 }
 
 # Bits a byte over steps, the mean of each column's steps: text, 64 columns wide.

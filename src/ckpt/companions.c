@@ -2,6 +2,7 @@
 
 #include "ckpt/disk.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
 #include <sys/stat.h>
@@ -82,7 +83,8 @@ static ax_status place(const char *from, const char *to, unsigned kinds, bool li
         char source[AX_PATH_MAX], target[AX_PATH_MAX];
         AX_TRY(ax_disk_join(source, from, companion[i].name));
         AX_TRY(ax_disk_join(target, to, companion[i].name));
-        if (!(companion[i].kind & kinds) || access(source, F_OK) != 0)
+        bool missing = access(source, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR);
+        if (!(companion[i].kind & kinds) || missing)
             continue;
         if (!linked || link(source, target) != 0)
             AX_TRY(copy_file(source, target));

@@ -143,6 +143,25 @@ static bool take_back(const ax_place *p, bool swap)
     return swap ? replace(p->tmp, p->dir) : rename(p->dir, p->tmp) == 0;
 }
 
+static bool is_complete(const char *dir)
+{
+    ax_manifest m = {0};
+    bool whole = ax_place_is_checkpoint(dir) && ax_manifest_read(dir, &m) == AX_OK &&
+                 ax_manifest_check_sizes(&m, dir) == AX_OK;
+    ax_manifest_fini(&m);
+    return whole;
+}
+
+// What stands under the name of a whole checkpoint and is none: to broken-NAME, which must be free.
+static bool step_aside(const ax_place *p)
+{
+    char broken[2 * AX_PATH_MAX + 16];
+    struct stat there;
+    const char *slash = strrchr(p->dir, '/');
+    snprintf(broken, sizeof broken, "%s/broken-%s", p->parent, slash ? slash + 1 : p->dir);
+    return lstat(broken, &there) != 0 && rename(p->dir, broken) == 0;
+}
+
 bool ax_place_mend(const char *dir, bool *back)
 {
     char aside[AX_PATH_MAX + 8];
@@ -152,8 +171,14 @@ bool ax_place_mend(const char *dir, bool *back)
     if (ax_place_set(&p, dir) != AX_OK)
         return false;
     snprintf(aside, sizeof aside, "%s%s", p.tmp, old);
-    if (lstat(dir, &there) == 0)
-        return ax_place_remove(aside);
+    if (lstat(aside, &there) != 0)
+        return true;
+    if (lstat(dir, &there) == 0) {
+        if (is_complete(dir) || !is_complete(aside))
+            return ax_place_remove(aside);
+        if (!step_aside(&p))
+            return false;
+    }
     *back = rename(aside, dir) == 0;
     return *back && ax_disk_sync_dir(p.parent) == AX_OK;
 }

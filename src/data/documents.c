@@ -388,18 +388,19 @@ static ax_status refuse_packed(const ax_documents *d)
         {"\xfd"
          "7zXZ",
          "xz", "unpack it (xz -d), or pack it with zstd", 5},
-        {"BZh", "bzip2", "unpack it (bzip2 -d), or pack it with zstd", 3},
+        {"1AY&SY", "bzip2", "unpack it (bzip2 -d), or pack it with zstd",
+         6}, // behind BZh and a digit
         {"PK\x03\x04", "zip", "unpack it", 4},
         {"PAR1", "Parquet", "write its text column as JSON lines", 4},
         {"\x28\xb5\x2f\xfd", "zstd", "let its name end in .zst", 4},
     };
-    char head[8] = {0}, tail[4] = {0};
+    char head[16] = {0}, tail[4] = {0};
     struct stat about;
     ssize_t n = pread(d->fd, head, sizeof head, 0);
     bool known = fstat(d->fd, &about) == 0 && about.st_size > 4 &&
                  pread(d->fd, tail, sizeof tail, about.st_size - 4) == 4;
-    if (memcmp(head, "BZh", 3) == 0 && (head[3] < '1' || head[3] > '9'))
-        return AX_OK; // a word
+    if (memcmp(head, "BZh", 3) == 0 && head[3] >= '1' && head[3] <= '9')
+        memmove(head, head + 4, 6);
     if (memcmp(head, "PAR1", 4) == 0 && !(known && memcmp(tail, "PAR1", 4) == 0))
         return AX_OK; // a Parquet file ends as it begins
     for (size_t i = 0; n > 0 && i < sizeof formats / sizeof formats[0]; i++)

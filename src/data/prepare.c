@@ -256,7 +256,9 @@ static ax_status write_line(pipeline *p, const ax_batch_line *l, const int32_t *
     }
     if (!p->open)
         p->document = (ax_prepare_result){0};
-    AX_TRY(ax_shard_writer_put(w, ids, count));
+    ax_status st = ax_shard_writer_put(w, ids, count);
+    AX_CHECK(st != AX_EFORMAT, st, "%s: %s", l->path, ax_error_text());
+    AX_TRY(st);
     p->open = l->record.goes_on;
     p->document.tokens += count;
     p->document.text_bytes += l->text_bytes;

@@ -78,12 +78,13 @@ static const char *text_of(const ax_added *a, size_t *n)
     return a->normalized ? a->normal.text : a->text;
 }
 
-static bool passes_tokens(const ax_tokenizer *t, ax_literals literals)
+// Also of special tokens that are text here: what overlaps one is not found.
+static bool passes_tokens(const ax_tokenizer *t)
 {
     for (int64_t i = 0; i < t->addeds; i++) {
         size_t n;
         const char *text = text_of(&t->added[i], &n);
-        if (takes_part(&t->added[i], literals) && holds(text, n, is_break))
+        if (holds(text, n, is_break))
             return false;
     }
     return true;
@@ -186,7 +187,7 @@ size_t ax_tokenizer_border(const ax_tokenizer *t, ax_literals literals, const ch
     rules r;
     if (t->only_bytes)
         return length;
-    if (!passes_tokens(t, literals) || !passes_normalizer(&t->normalizer) || !find_rules(t, &r))
+    if (!passes_tokens(t) || !passes_normalizer(&t->normalizer) || !find_rules(t, &r))
         return 0;
     for (size_t at = length; at-- > 1;)
         if (is_end(t, literals, &r, text + at) ||

@@ -299,7 +299,8 @@ static void say_leaving(const run *r)
 {
     if (r->world->rank != 0)
         return;
-    ax_log(AX_LOG_WARN, NULL, "leaving after step %lld of %lld; go on with train.resume=auto",
+    ax_log(AX_LOG_WARN, NULL,
+           "leaving after step %lld of %lld; the same command goes on with train.resume=auto",
            (long long)r->step, (long long)options(r)->steps);
 }
 

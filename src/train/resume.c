@@ -202,11 +202,35 @@ static ax_status read_text(const char *path, char **out)
     return AX_OK;
 }
 
+static ax_status find_fork(void *ctx, const char *key, const char *value, const char *where)
+{
+    (void)where;
+    ax_resume *r = ctx;
+    bool path = strcmp(value, "never") != 0 && strcmp(value, "auto") != 0;
+    if (strcmp(key, "train.resume") == 0 && path)
+        snprintf(r->name, sizeof r->name, "%.63s", value);
+    return AX_OK;
+}
+
+// One that went on from another run's checkpoint would begin from random weights.
+static ax_status check_fork(const char *out, const char *text)
+{
+    ax_resume from = {0};
+    if (text)
+        AX_TRY(ax_config_yaml_parse(text, strlen(text), out, find_fork, &from));
+    AX_CHECK(!*from.name, AX_EUSAGE,
+             "%s holds a run that went on from train.resume=%s and ended before its first "
+             "checkpoint: start it again with that train.resume, in another train.out",
+             out, from.name);
+    return AX_OK;
+}
+
 // A run that was cut before it saved begins again as it was told to begin.
 static ax_status begin_again(const char *out, ax_resume *r, char **config)
 {
     set_place(r, out, "config.yaml");
     AX_TRY(read_text(r->dir, config));
+    AX_TRY(check_fork(out, *config));
     r->restart = true;
     ax_log(AX_LOG_WARN, NULL,
            "%s holds a run that ended before its first checkpoint%s; it begins again", out,
@@ -224,8 +248,8 @@ static ax_status choose_auto(const char *out, ax_resume *r, char **config)
         return AX_OK;
     AX_TRY(ax_rundir_look(out, &used, &claimed));
     AX_CHECK(!claimed, AX_EFORMAT,
-             "%s/latest names a checkpoint, but there is none: bring it back, or start anew in "
-             "another train.out",
+             "%s has had checkpoints, but none is whole: bring one back, or start anew in another "
+             "train.out",
              out);
     return used ? begin_again(out, r, config) : AX_OK;
 }

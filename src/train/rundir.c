@@ -56,7 +56,8 @@ ax_status ax_rundir_look(const char *out, bool *used, bool *claimed)
     AX_CHECK(d, AX_EIO, "train.out=%s: %s", out, strerror(errno));
     *used = *claimed = false;
     for (const struct dirent *e = readdir(d); e; e = readdir(d)) {
-        *claimed = *claimed || strcmp(e->d_name, "latest") == 0;
+        *claimed = *claimed || strcmp(e->d_name, "latest") == 0 ||
+                   strncmp(e->d_name, "broken-step-", 12) == 0;
         *used = *used || *claimed || strcmp(e->d_name, "metrics.jsonl") == 0 ||
                 strncmp(e->d_name, "step-", 5) == 0;
     }

@@ -5,7 +5,8 @@
 #include "train/job.h"
 #include "train/metrics.h"
 
-// Whether a directory holds a run (metrics, `latest` or a checkpoint), and whether it has a `latest`.
+// Whether a directory holds a run (metrics, `latest` or a checkpoint), and whether it
+// has had a checkpoint: a `latest`, or one that stepped aside.
 ax_status ax_rundir_look(const char *out, bool *used, bool *claimed);
 
 // Rank 0. Creates train.out ("": no directory, metrics stay on the screen), takes its lock unless

@@ -137,3 +137,14 @@ $ axonn checkpoint verify silent; grep -vc '^{.*}$' silent/metrics.jsonl
 | silent/step-00000002: ok, 63 tensors, N MiB
 | 0
 [1]
+
+# A run that had checkpoints does not begin again, however often it is started.
+$ rm -f all/latest; axonn train -q train.out=all train.resume=auto; axonn train -q train.out=all train.resume=auto
+! axonn: error: all has had checkpoints, but none is whole: bring one back, or start anew in another train.out
+! axonn: error: all has had checkpoints, but none is whole: bring one back, or start anew in another train.out
+[1]
+
+# Nor does one that went on from another's checkpoint and was killed before it saved.
+$ mkdir fork && sed "s,resume: .*,resume: \"run/step-00000002\"," run/config.yaml >fork/config.yaml && echo '{"run": {}}' >fork/metrics.jsonl; axonn train -q train.out=fork train.resume=auto
+! axonn: error: fork holds a run that went on from train.resume=run/step-00000002 and ended before its first checkpoint: start it again with that train.resume, in another train.out
+[2]

@@ -122,7 +122,7 @@ $ axonn train -q --config run.yaml train.out=timed train.steps=1000000 train.wal
 | {"steps":N,"tokens":N,"loss":N,"stopped":Ntrue,"seconds":N}
 | 75
 | axonn: warning: saved in timed/step-N
-| axonn: warning: leaving after step N of N; go on with train.resume=auto
+| axonn: warning: leaving after step N of N; the same command goes on with train.resume=auto
 $ axonn train -q train.out=timed train.resume=auto train.wall_time=1 2>/dev/null
 [75]
 $ env -u SLURM_JOB_END_TIME axonn train --config run.yaml train.out=new train.stop_before=60

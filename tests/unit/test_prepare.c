@@ -495,7 +495,7 @@ static void packed_files_are_no_text(void **state)
                  {"\xfd"
                   "7zXZ",
                   "xz"},
-                 {"BZh9", "bzip2"},
+                 {"BZh91AY&SY", "bzip2"},
                  {"PK\x03\x04", "zip"},
                  {"PAR1xPAR1", "Parquet"},
                  {"\x28\xb5\x2f\xfd", "zstd"}};

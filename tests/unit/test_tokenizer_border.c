@@ -181,6 +181,26 @@ static void parts_of_every_pipeline_have_the_ids_of_the_whole(void **state)
     json_decref(base);
 }
 
+// A special token that is text here still hides what overlaps it: one that spans lines leaves no place.
+static void a_special_token_of_two_lines_leaves_no_place(void **state)
+{
+    (void)state;
+    static const char json[] =
+        "{\"added_tokens\":[{\"id\":4,\"content\":\"%s\",\"special\":true}],\"pre_tokenizer\":{"
+        "\"type\":"
+        "\"ByteLevel\",\"add_prefix_space\":false},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,"
+        "\"b\":1,\"\xc4\x8a\":2,\"</s>\":3},\"merges\":[]}}";
+    for (int lines = 1; lines <= 2; lines++) {
+        char text[1024];
+        ax_tokenizer *t;
+        snprintf(text, sizeof text, json, lines == 1 ? "<ab>" : "<a\\nb>");
+        assert_int_equal(ax_tokenizer_parse("special", text, strlen(text), &t), AX_OK);
+        size_t at = ax_tokenizer_border(t, AX_LITERALS_ARE_TEXT, "aa\nbb", 5);
+        assert_int_equal(at, lines == 1 ? 3 : 0);
+        ax_tokenizer_close(t);
+    }
+}
+
 static void bytes_may_be_cut_anywhere(void **state)
 {
     (void)state;
@@ -200,6 +220,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_have_the_ids_of_the_whole),
         cmocka_unit_test(parts_of_every_pipeline_have_the_ids_of_the_whole),
+        cmocka_unit_test(a_special_token_of_two_lines_leaves_no_place),
         cmocka_unit_test(bytes_may_be_cut_anywhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
