@@ -11,7 +11,8 @@ typedef struct bench_case {
     ax_arch arch;
 } bench_case;
 
-// True where `argument` is one of preset=, batch=, seq=, steps=, precision=; *ok: its value is legal.
+// True where `argument` is one of preset=, batch=, seq=, steps=, precision=; *ok: its value is
+// legal.
 bool bench_case_set(bench_case *c, const char *argument, bool *ok);
 // The integer from 1 to 2^20 behind `key`, which includes the "=". False: another argument.
 bool bench_number(const char *argument, const char *key, int64_t *to, bool *ok);

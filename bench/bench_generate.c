@@ -1,6 +1,6 @@
-// Tokens a second with a cache of keys and values, against passes over the whole row for every token,
-// in one run; and how fast a step reads the weights. Prints the median, slowest and fastest of several
-// runs. Never decides a test.
+// Tokens a second with a cache of keys and values, against passes over the whole row for every
+// token, in one run; and how fast a step reads the weights. Prints the median, slowest and fastest
+// of several runs. Never decides a test.
 //
 //     bench_generate [threads] [preset] [seq]
 #include "base/log.h"

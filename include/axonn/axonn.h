@@ -7,8 +7,9 @@
 //
 // Settings are what stands behind the verb on the command line: key=value, --key value,
 // --config FILE, --ranks N, --grid G. Every call returns when all ranks of this process have ended.
-// Calls log and report errors to stderr as the program does; they install no signal handlers. Under mpirun or srun a process may
-// make one call, and every process must make the same one: the call opens and finalises MPI.
+// Calls log and report errors to stderr as the program does; they install no signal handlers. Under
+// mpirun or srun a process may make one call, and every process must make the same one: the call
+// opens and finalises MPI.
 #ifndef AXONN_H
 #define AXONN_H
 
@@ -45,10 +46,10 @@ typedef struct axonn_evaluation {
 // Under a launcher `out` is filled on rank 0.
 axonn_result axonn_evaluate(int count, const char *const *settings, axonn_evaluation *out);
 
-// Continues the prompt of the setting generate.prompt, or those of the file generate.prompts, with the
-// model of model.init. `emit` is called on rank 0. One prompt: with the prompt first, then with the
-// bytes of each token as they come. A file: with each prompt and its text, in order. Bytes are not
-// terminated; a call with length 0 ends a text.
+// Continues the prompt of the setting generate.prompt, or those of the file generate.prompts, with
+// the model of model.init. `emit` is called on rank 0. One prompt: with the prompt first, then with
+// the bytes of each token as they come. A file: with each prompt and its text, in order. Bytes are
+// not terminated; a call with length 0 ends a text.
 typedef void axonn_emit(void *ctx, const char *bytes, size_t length);
 axonn_result axonn_generate(int count, const char *const *settings, axonn_emit *emit, void *ctx);
 

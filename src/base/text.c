@@ -80,7 +80,8 @@ static void print_real(double v, char *text, size_t size)
 
 enum { WORD_MAX = 64 };
 
-// Edit distance, a swap of neighbours counting once (optimal string alignment); words beyond WORD_MAX letters are far from everything.
+// Edit distance, a swap of neighbours counting once (optimal string alignment); words beyond
+// WORD_MAX letters are far from everything.
 static size_t edit_distance(const char *a, const char *b)
 {
     size_t n = strlen(a), m = strlen(b);

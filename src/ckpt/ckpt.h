@@ -54,8 +54,8 @@ ax_status ax_ckpt_save(const char *dir, const ax_params *ps, const ax_grid *g, a
 //     AX_TRY(ax_ckpt_save_finish(save));
 //
 // begin copies masters and moments, which the next step may then change, and hands them to a thread
-// of its own, which writes, syncs and never communicates; it may run on every core that its rank had
-// before the team was pinned. The name is given by finish. The
+// of its own, which writes, syncs and never communicates; it may run on every core that its rank
+// had before the team was pinned. The name is given by finish. The
 // parameters' list, the grid and the snapshot must stay until then; a job that ends calls finish
 // too.
 
@@ -90,18 +90,19 @@ ax_status ax_ckpt_save_finish(ax_ckpt_saving *s);
 // ---- reading
 
 // What the manifest says, once every file it lists is there in its size: AX_EIO, AX_EFORMAT,
-// AX_EUNSUPPORTED where a newer version wrote it. Not collective. The caller releases *out with ax_ckpt_info_fini.
+// AX_EUNSUPPORTED where a newer version wrote it. Not collective. The caller releases *out with
+// ax_ckpt_info_fini.
 ax_status ax_ckpt_read_info(const char *dir, ax_ckpt_info *out);
 void ax_ckpt_info_fini(ax_ckpt_info *info); // a zeroed info is legal
 
 // Collective over g->world; all ranks return the same status. Fills masters, padding with zeros,
 // compares the checksums, then spreads (ax_params_spread). Where a parameter has no master its
 // weights are set, rounded as spreading would. with_state: moments come from the checkpoint;
-// otherwise those that exist are zeroed. F32 and F64 are converted into each other. AX_EFORMAT names
-// a tensor that is missing, extra or of another shape; the parameters are then untouched. A tensor
-// whose bytes do not give its checksum is AX_EFORMAT too, named with its file; the parameters are
-// then undefined until another load or ax_params_init. A checkpoint of an earlier version without
-// checksums is loaded with a warning.
+// otherwise those that exist are zeroed. F32 and F64 are converted into each other. AX_EFORMAT
+// names a tensor that is missing, extra or of another shape; the parameters are then untouched. A
+// tensor whose bytes do not give its checksum is AX_EFORMAT too, named with its file; the
+// parameters are then undefined until another load or ax_params_init. A checkpoint of an earlier
+// version without checksums is loaded with a warning.
 ax_status ax_ckpt_load(const char *dir, ax_params *ps, const ax_grid *g, ax_device *dev,
                        bool with_state);
 
@@ -140,8 +141,8 @@ void ax_ckpt_prune(const char *out, int64_t keep, const char *last);
 // warned of, as those of the sweep are.
 void ax_ckpt_mend(const char *out);
 
-// Mends, and removes `.tmp-step-*` of saves that were killed; one with other files in it stays, with
-// a warning. The caller holds the lock of `out`, and no save is in flight.
+// Mends, and removes `.tmp-step-*` of saves that were killed; one with other files in it stays,
+// with a warning. The caller holds the lock of `out`, and no save is in flight.
 void ax_ckpt_sweep(const char *out);
 
 // Reads every byte and compares all checksums, in little memory. Files that the manifest does not

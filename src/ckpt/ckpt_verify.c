@@ -38,8 +38,8 @@ static ax_status add_fault(verify *v, const char *file, const char *tensor, cons
     return AX_OK;
 }
 
-// The last failure as a fault: its message without the path that it begins with. Too little memory is
-// no fault of the file, and ends the reading.
+// The last failure as a fault: its message without the path that it begins with. Too little memory
+// is no fault of the file, and ends the reading.
 static ax_status take_failure(verify *v, ax_status st, const char *file, const char *tensor)
 {
     if (st == AX_ENOMEM)

@@ -1,5 +1,6 @@
 // Between the float formats of files and of memory, exactly: widening keeps every value, narrowing
-// rounds to nearest even (too large becomes infinite, too small subnormal or zero). A NaN stays one.
+// rounds to nearest even (too large becomes infinite, too small subnormal or zero). A NaN stays
+// one.
 #pragma once
 #include "ckpt/safetensors.h"
 #include "dev/tensor.h"

@@ -42,8 +42,8 @@ ax_status ax_manifest_write(const char *dir, const ax_manifest *m);
 // AX_EUSAGE unless `state` (NULL is legal) is one JSON object that can be read again.
 ax_status ax_manifest_check_state(const char *state);
 
-// Reads it, whether the files are there or not. AX_EIO, AX_EFORMAT; AX_EUNSUPPORTED: a higher format.
-// Release with ax_manifest_fini.
+// Reads it, whether the files are there or not. AX_EIO, AX_EFORMAT; AX_EUNSUPPORTED: a higher
+// format. Release with ax_manifest_fini.
 ax_status ax_manifest_read(const char *dir, ax_manifest *out);
 void ax_manifest_fini(ax_manifest *m); // texts and lists; a zeroed one is legal
 

@@ -23,9 +23,9 @@ bool ax_place_is_checkpoint(const char *dir); // whether it has a manifest
 // False, with errno, where it is still there.
 bool ax_place_remove(const char *dir);
 // Ends what a process that was killed between two names began (file systems where names cannot
-// change places): an older checkpoint that stepped aside, as .tmp-NAME.old, gets its name `dir` back
-// where that is free or holds no whole checkpoint, which is then named broken-NAME (*back); else it
-// goes. False, with errno, where it is still there.
+// change places): an older checkpoint that stepped aside, as .tmp-NAME.old, gets its name `dir`
+// back where that is free or holds no whole checkpoint, which is then named broken-NAME (*back);
+// else it goes. False, with errno, where it is still there.
 bool ax_place_mend(const char *dir, bool *back);
 // Whether nothing but files of a save lies in it.
 bool ax_place_is_ours(const char *dir);

@@ -21,8 +21,8 @@ typedef struct ax_runs {
 ax_status ax_runs_init(ax_runs *r, ax_device *dev, int fd, const char *path);
 void ax_runs_fini(ax_runs *r); // a zeroed one is legal
 
-// t: (1, part). The tensor begins at byte `offset` of the file and has t's dtype there. The checksum
-// of this rank's elements is added to *sum.
+// t: (1, part). The tensor begins at byte `offset` of the file and has t's dtype there. The
+// checksum of this rank's elements is added to *sum.
 ax_status ax_runs_write(ax_runs *r, const ax_param *p, ax_tensor t, int64_t offset, uint64_t *sum);
 // t: (1, part), of any float dtype; the file's is f32 or f64. What lies outside the runs is zeroed.
 // sum: as above, or NULL.

@@ -56,10 +56,10 @@ void ax_st_print_shape(const ax_st_tensor *t, char *text, size_t size); // "[4, 
 
 // Writing. The tensors lie in the order of the list. `layout` sets begin and end and appends the
 // JSON, padded so that the first tensor begins at a multiple of 8; it is a pure function, so that
-// ranks know the places in a file that another one creates; `size` is then that of the file. A header
-// that no reader would take is refused: two tensors of one name (AX_EUSAGE), more than 100,000,000
-// bytes (AX_EUNSUPPORTED). `create` makes (or empties) the file, writes the header and reserves the
-// room.
+// ranks know the places in a file that another one creates; `size` is then that of the file. A
+// header that no reader would take is refused: two tensors of one name (AX_EUSAGE), more than
+// 100,000,000 bytes (AX_EUNSUPPORTED). `create` makes (or empties) the file, writes the header and
+// reserves the room.
 ax_status ax_safetensors_layout(ax_st_tensor *list, int count, ax_text *json);
 int64_t ax_safetensors_size(const ax_st_tensor *list, int count, const ax_text *json);
 ax_status ax_safetensors_create(const char *path, ax_st_tensor *list, int count);

@@ -25,14 +25,14 @@ ax_status ax_cmd_selftest(int argc, char **argv);
 ax_status ax_cmd_info(int argc, char **argv);
 ax_status ax_cmd_help(int argc, char **argv);
 
-// From here on SIGTERM, SIGUSR1, SIGHUP and a first SIGINT, unless the shell had us ignore them, only
-// leave their number, the last one's, for ax_cli_signal (0: none came); a second SIGINT ends the
-// process. A pipe whose reader has gone is no signal any more.
+// From here on SIGTERM, SIGUSR1, SIGHUP and a first SIGINT, unless the shell had us ignore them,
+// only leave their number, the last one's, for ax_cli_signal (0: none came); a second SIGINT ends
+// the process. A pipe whose reader has gone is no signal any more.
 void ax_cli_watch_signals(void);
 int ax_cli_signal(void);
 
-// Writes text that came from a file or a model to standard output; on a terminal what could drive it
-// is made visible, in a pipe bytes are bytes.
+// Writes text that came from a file or a model to standard output; on a terminal what could drive
+// it is made visible, in a pipe bytes are bytes.
 void ax_cli_show(const char *text, size_t length);
 
 // Loads the configuration of `verb`; with --help prints its page instead and sets *helped.

@@ -17,8 +17,8 @@ typedef struct ax_bpe_trainer ax_bpe_trainer;
 
 ax_status ax_bpe_trainer_open(ax_bpe_trainer **out);
 ax_status ax_bpe_trainer_add(ax_bpe_trainer *t, const char *text, size_t length);
-// The documents of a *.jsonl (data/documents.h), each on its own; any other file is one text. Either
-// may end in .zst.
+// The documents of a *.jsonl (data/documents.h), each on its own; any other file is one text.
+// Either may end in .zst.
 ax_status ax_bpe_trainer_add_file(ax_bpe_trainer *t, const char *path, const char *text_key);
 // At most `vocab` tokens: fewer where no pair is left that stands twice. *tokens: how many.
 ax_status ax_bpe_trainer_run(ax_bpe_trainer *t, int64_t vocab, ax_text *json, int64_t *tokens);

@@ -6,11 +6,12 @@
 //         use(document.text, document.length);
 //     ax_documents_close(d);
 //
-// *.jsonl: a JSON object a line, the document under `text_key`, else a pair {"prompt", "completion"}.
-// Blank lines, CRLF, a leading byte-order mark and a last line without newline are legal. Any
-// other file is one document, its bytes as they are. Either may end in .zst: one or more zstd
-// frames. Files packed otherwise, which would be read as text, are refused. A line may be of any length that fits the memory, in a packed file up to 64 MiB or 1024
-// times its size; work is linear in bytes.
+// *.jsonl: a JSON object a line, the document under `text_key`, else a pair {"prompt",
+// "completion"}. Blank lines, CRLF, a leading byte-order mark and a last line without newline are
+// legal. Any other file is one document, its bytes as they are. Either may end in .zst: one or more
+// zstd frames. Files packed otherwise, which would be read as text, are refused. A line may be of
+// any length that fits the memory, in a packed file up to 64 MiB or 1024 times its size; work is
+// linear in bytes.
 #pragma once
 #include "base/err.h"
 

@@ -24,7 +24,7 @@ typedef struct ax_json_wish {
     ax_json_value *value; // [keys]: what stands there
 } ax_json_wish;
 
-// A wanted key that stands twice is an error. *owner (NULL where no string needed it) is the caller's
-// to free.
+// A wanted key that stands twice is an error. *owner (NULL where no string needed it) is the
+// caller's to free.
 bool ax_json_pick(const char *text, size_t length, const ax_json_wish *wish, void **owner,
                   ax_json_bad *bad);

@@ -4,9 +4,10 @@
 //     AX_TRY(ax_loader_init(&l, corpus, batch, seed));   // refuses data below one step
 //     AX_TRY(ax_loader_row(&l, step, row, &(ax_row){ids, targets, positions}));
 //
-// A batch is a pure function of (seed, step): row j of step s (from 1) is sample g = (s-1)*batch + j
-// of an endless list. The mixture says from which source g comes and which of that source's samples
-// it is (mixture.h); each source has epochs of its own, each a permutation of its own of all rows.
+// A batch is a pure function of (seed, step): row j of step s (from 1) is sample g = (s-1)*batch +
+// j of an endless list. The mixture says from which source g comes and which of that source's
+// samples it is (mixture.h); each source has epochs of its own, each a permutation of its own of
+// all rows.
 #pragma once
 #include "data/corpus.h"
 

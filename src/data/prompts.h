@@ -20,13 +20,14 @@ typedef struct ax_prompts { // zero-initialised is empty
 
 ax_status ax_prompts_add(ax_prompts *p, const char *text, size_t length);
 
-// Adds those of a file: *.jsonl holds one JSON object a line with the text under "prompt", any other
-// file one text a line. Empty lines, CRLF, a byte-order mark and a last line without an end are legal.
-// AX_EUSAGE: no such file, no regular file, or no prompt in it. AX_EFORMAT names file, line and byte.
+// Adds those of a file: *.jsonl holds one JSON object a line with the text under "prompt", any
+// other file one text a line. Empty lines, CRLF, a byte-order mark and a last line without an end
+// are legal. AX_EUSAGE: no such file, no regular file, or no prompt in it. AX_EFORMAT names file,
+// line and byte.
 ax_status ax_prompts_read(ax_prompts *p, const char *path);
 
-// Special tokens in a text are text. An empty text begins a document: its one id is the one that ends
-// or begins one (AX_EUSAGE where the tokenizer has neither).
+// Special tokens in a text are text. An empty text begins a document: its one id is the one that
+// ends or begins one (AX_EUSAGE where the tokenizer has neither).
 ax_status ax_prompts_encode(ax_prompts *p, const ax_tokenizer *t);
 int64_t ax_prompts_longest(const ax_prompts *p); // most ids of one
 void ax_prompts_fini(ax_prompts *p);

@@ -2,23 +2,24 @@
 //
 // Two kinds of places are considered: an end of line, before a newline or carriage return behind a
 // visible ASCII character, and a beginning of line, behind a newline that itself stands behind one,
-// before a letter of any script. What has to be shown for a tokenizer is that no step of it sees both
-// sides of such a place at once:
+// before a letter of any script. What has to be shown for a tokenizer is that no step of it sees
+// both sides of such a place at once:
 //
 // - Added tokens: none holds a line break, so none spans the place. None that begins or ends at it:
 //   at an end of line, none may end in the character before; at a beginning, none may take the
 //   blanks before it. Blanks that a token takes otherwise reach up to the place at most.
-// - Normal forms: neither a line break nor a letter ever composes with a line break or visible ASCII
+// - Normal forms: neither a line break nor a letter ever composes with a line break or visible
+// ASCII
 //   before it. Replace: with a literal of blanks and characters beyond ASCII. Prepend acts where a
 //   text begins, and a part that goes on does not.
-// - Splitting: either a pattern that is known to end a piece there whatever stands around it, and to
-//   find the same pieces up to there: the two sides are then encoded apart. Or steps that never match
-//   there, and a vocabulary without a merge over the place.
+// - Splitting: either a pattern that is known to end a piece there whatever stands around it, and
+//   to find the same pieces up to there: the two sides are then encoded apart. Or steps that never
+//   match there, and a vocabulary without a merge over the place.
 //
-// Known patterns: none of their parts holds a character that is no blank before a line break, but for
-// punctuation with the line breaks behind it (Llama 3), nor a line break before a letter. What a run
-// of blanks becomes depends on what follows (\s+(?!\S)), but for a run of one newline, which is one
-// piece either way.
+// Known patterns: none of their parts holds a character that is no blank before a line break, but
+// for punctuation with the line breaks behind it (Llama 3), nor a line break before a letter. What
+// a run of blanks becomes depends on what follows (\s+(?!\S)), but for a run of one newline, which
+// is one piece either way.
 #include "data/tokenizer_parts.h"
 
 #include <string.h>
@@ -114,8 +115,8 @@ typedef struct rules {
     bool beginnings;   // of lines count, too
 } rules;
 
-// A step at work before a cut: what it makes of the place, or false where that is not known. A cut is
-// made of what no step has looked at, and behind it none puts a mark before every piece.
+// A step at work before a cut: what it makes of the place, or false where that is not known. A cut
+// is made of what no step has looked at, and behind it none puts a mark before every piece.
 static bool passes_step(const ax_step *s, int64_t number, rules *r)
 {
     bool splits = s->kind == AX_STEP_SPLIT || s->split;

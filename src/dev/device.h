@@ -87,8 +87,8 @@ struct ax_device {
 ax_status ax_device_open(const ax_device_config *config, ax_device *dev);
 void ax_device_close(ax_device *dev); // a zeroed device is legal
 
-// Lets the calling thread, a helper that a pinned thread started, run on all cores that the rank had
-// before its team was pinned. A hint: where the system refuses, the thread stays where it is.
+// Lets the calling thread, a helper that a pinned thread started, run on all cores that the rank
+// had before its team was pinned. A hint: where the system refuses, the thread stays where it is.
 void ax_device_unpin_thread(const ax_device *dev);
 
 ax_status ax_device_alloc(ax_device *dev, size_t bytes, void **out);

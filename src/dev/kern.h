@@ -47,8 +47,8 @@ typedef struct ax_attention_args {
 } ax_attention_args;
 
 // Attention of a few queries against the keys and values that were kept of their sequences: softmax
-// (q k^T * scale) v. The queries of a sequence are its last rows, the keys of them included: query i
-// sees keys [0, lengths - queries + i]. Flops are counted as if every sequence filled its room.
+// (q k^T * scale) v. The queries of a sequence are its last rows, the keys of them included: query
+// i sees keys [0, lengths - queries + i]. Flops are counted as if every sequence filled its room.
 typedef struct ax_attention_cached_args {
     int64_t sequences, queries; // rows = sequences * queries
     int64_t heads, kv_heads, head_dim;

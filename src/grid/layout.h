@@ -44,8 +44,9 @@ typedef struct ax_layout {
 ax_status ax_layout_choose(const ax_arch *arch, const ax_grid_shape *shape, int64_t batch,
                            int64_t micro_batch, ax_activations activations, ax_layout *out);
 
-// The same sequences on the same coordinates, with `seq` tokens each (a prompt, or the one token of a
-// step). Attention is cut as before; rows are cut where they were and still divide, else repeated.
+// The same sequences on the same coordinates, with `seq` tokens each (a prompt, or the one token of
+// a step). Attention is cut as before; rows are cut where they were and still divide, else
+// repeated.
 ax_layout ax_layout_resize(const ax_layout *l, const ax_grid_shape *shape, int64_t seq);
 
 // The first grid of `ranks` ranks that fits, trying small x*y first, then small y, then large

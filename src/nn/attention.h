@@ -1,11 +1,12 @@
 // Causal self-attention on the heads and sequences held here: rotary positions (Llama) and
-// softmax(q k^T / sqrt(D)) v, inside documents where nn.documents says so. No communication: heads are cut over x (and perhaps y), sequences
-// perhaps over y.
+// softmax(q k^T / sqrt(D)) v, inside documents where nn.documents says so. No communication: heads
+// are cut over x (and perhaps y), sequences perhaps over y.
 //
 //     qkv (rows, (heads + 2 kv_heads) D) act: q | k | v, rotated in place by fwd
 //     out (rows, heads D) act; lse (rows, heads) acc, saved for backward
 //
-// With nn.cache (inference) keys and values are kept there, and what came before is read from there.
+// With nn.cache (inference) keys and values are kept there, and what came before is read from
+// there.
 #pragma once
 #include "nn/cache.h"
 

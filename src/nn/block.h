@@ -4,8 +4,8 @@
 //     AX_TRY(ax_block_bwd(nn, &b, x, &saved, d));     // d: gradient of y in, of x out
 //
 // What backward needs is taken from the step arena and described by `saved`. With selective
-// recompute the outputs of norms and of the mlp's activation are not among it: bwd makes them again.
-// With full recompute the model frees all of it after fwd and has it made again before bwd.
+// recompute the outputs of norms and of the mlp's activation are not among it: bwd makes them
+// again. With full recompute the model frees all of it after fwd and has it made again before bwd.
 #pragma once
 #include "nn/attention.h"
 #include "nn/linear.h"

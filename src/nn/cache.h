@@ -1,10 +1,10 @@
 // The keys (rotated) and values of every block, kept between the steps of a generation, of the
-// sequences and heads held here. Kept apart by sequence and kv head, so that a step reads each in one
-// stretch.
+// sequences and heads held here. Kept apart by sequence and kv head, so that a step reads each in
+// one stretch.
 //
-// A pass either fills the cache (`prefill`: the rows of the sequences with keep[s], from their first
-// position on) or adds one row to each of those sequences and lets it see all of its own. Which
-// sequences, and how long they are, the host decides; infer.h is the way in.
+// A pass either fills the cache (`prefill`: the rows of the sequences with keep[s], from their
+// first position on) or adds one row to each of those sequences and lets it see all of its own.
+// Which sequences, and how long they are, the host decides; infer.h is the way in.
 #pragma once
 #include "nn/nn.h"
 

@@ -27,6 +27,7 @@ ax_status ax_head_loss(ax_nn *nn, ax_head *head, ax_tensor h, ax_tensor targets,
 ax_status ax_head_loss_bwd(ax_nn *nn, ax_head *head, ax_tensor h, ax_tensor targets,
                            double *loss_sum, ax_tensor dh);
 
-// Logits (count, V padded) acc of some token rows of m, whole on every rank of x*y; padding is -inf.
+// Logits (count, V padded) acc of some token rows of m, whole on every rank of x*y; padding is
+// -inf.
 ax_status ax_head_logits(ax_nn *nn, ax_head *head, ax_tensor h, const int64_t *row, int64_t count,
                          ax_tensor logits);

@@ -63,15 +63,15 @@ typedef struct ax_batch {
     const int32_t *ids, *targets, *positions;
 } ax_batch;
 
-// loss_sum: over this (data, z) coordinate's rows, equal on all ranks of x*y. Collective over x*y*z.
-// Set nn.first_micro, last_micro and loss_scale before.
+// loss_sum: over this (data, z) coordinate's rows, equal on all ranks of x*y. Collective over
+// x*y*z. Set nn.first_micro, last_micro and loss_scale before.
 ax_status ax_model_micro_batch(ax_model *m, const ax_batch *batch, double *loss_sum);
 
 // Forward alone. token_loss: NULL or m doubles.
 ax_status ax_model_loss(ax_model *m, const ax_batch *batch, double *loss_sum, double *token_loss);
 
-// The forward pass up to the final norm: h (rows_outer, H/Gy) act, in the step arena, which the caller
-// releases. ids (1, m).
+// The forward pass up to the final norm: h (rows_outer, H/Gy) act, in the step arena, which the
+// caller releases. ids (1, m).
 ax_status ax_model_hidden(ax_model *m, ax_tensor ids, ax_tensor *h);
 
 // Logits of the token that follows row `row` of ids: V padded host floats.

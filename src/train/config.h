@@ -153,13 +153,14 @@ typedef struct ax_run_config {
 } ax_run_config;
 
 // Parses the arguments behind the verb; at most `words` free words are accepted. The strings of
-// `argv` must outlive `c`, and `c` may not be moved: its tables point into it. AX_EUSAGE, for a file
-// that is missing or malformed, too: one message that names the place; `c` then needs no fini.
+// `argv` must outlive `c`, and `c` may not be moved: its tables point into it. AX_EUSAGE, for a
+// file that is missing or malformed, too: one message that names the place; `c` then needs no fini.
 ax_status ax_config_load(int argc, char *const *argv, int words, ax_run_config *c);
 void ax_config_fini(ax_run_config *c); // a zeroed config is legal
 
 // What the keys say of one another: for whoever changes them after loading. Loading does it itself,
-// but leaves it to the caller where train.resume is not never, for then the checkpoint has the rest.
+// but leaves it to the caller where train.resume is not never, for then the checkpoint has the
+// rest.
 ax_status ax_config_check(ax_run_config *c);
 
 // Whether the command line sets a key. What only a file sets gives way where the line says more:
@@ -170,8 +171,8 @@ bool ax_config_yields(const ax_run_config *c, const char *key);
 // Name of the device as the device layer knows it: "cpu" or "ref"; `*lazy` for ref-lazy.
 const char *ax_config_device(const ax_run_config *c, bool *lazy);
 
-// Turns train.epochs into train.steps, once the samples of an epoch are known: steps are rounded up,
-// and train.epochs is 0 from then on. AX_EUSAGE: more steps than can be counted, or fewer than
+// Turns train.epochs into train.steps, once the samples of an epoch are known: steps are rounded
+// up, and train.epochs is 0 from then on. AX_EUSAGE: more steps than can be counted, or fewer than
 // train.warmup. Nothing where train.epochs is not set.
 ax_status ax_config_resolve_epochs(ax_run_config *c, int64_t samples);
 

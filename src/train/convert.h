@@ -1,4 +1,5 @@
-// From a Hugging Face directory to a checkpoint, and back; or to such a directory in other elements.
+// From a Hugging Face directory to a checkpoint, and back; or to such a directory in other
+// elements.
 //
 //     AX_TRY(ax_convert(&config, "gpt2", "start"));              // HF -> checkpoint
 //     AX_TRY(ax_convert(&config, "runs/tuned", "tuned-hf"));     // run or checkpoint -> HF
@@ -18,6 +19,6 @@ typedef struct ax_convert_result {
 } ax_convert_result;
 
 // Not collective; returns when every rank of this process has ended. Sets c's model keys to those
-// of the source. AX_EUSAGE: keys that do not fit, a source that is no model, a target that exists or
-// is being written by another process.
+// of the source. AX_EUSAGE: keys that do not fit, a source that is no model, a target that exists
+// or is being written by another process.
 ax_status ax_convert(ax_run_config *c, const char *from, const char *to, ax_convert_result *out);

@@ -3,15 +3,15 @@
 //     AX_TRY(ax_generate_run(&config, &(ax_generate_sink){.done = print, .ctx = file}));
 //
 // Prompts are worked on in rounds of generate.batch, which the (data, z) coordinates share; what is
-// missing to fill the grid is padded. A round prefills all its prompts in one pass and then makes one
-// token of each a step (nn/infer.h), until the last has ended.
+// missing to fill the grid is padded. A round prefills all its prompts in one pass and then makes
+// one token of each a step (nn/infer.h), until the last has ended.
 //
 // A text does not depend on the others of its round, on the round, or on the grid, but to rounding:
 // the draw of token `i` of prompt `p` is a pure function of (generate.seed, p, i), so equal prompts
 // have texts of their own. Ids that the tokenizer does not have are never drawn.
 //
-// The context is model.seq tokens: of a longer prompt the last model.seq count. When it is full, its
-// older half is dropped and the rest is read again: what follows then depends on that window.
+// The context is model.seq tokens: of a longer prompt the last model.seq count. When it is full,
+// its older half is dropped and the rest is read again: what follows then depends on that window.
 #pragma once
 #include "data/prompts.h"
 #include "train/config.h"
@@ -44,6 +44,6 @@ typedef struct ax_generate_task {
     int64_t number;            // of the first of them, in the draws
 } ax_generate_task;
 
-// The work of one rank, on a trainer with a cache (of model.seq positions, or of as many as the longest
-// prompt and generate.tokens need). Collective. AX_ENUMERIC: logits are not finite.
+// The work of one rank, on a trainer with a cache (of model.seq positions, or of as many as the
+// longest prompt and generate.tokens need). Collective. AX_ENUMERIC: logits are not finite.
 ax_status ax_generate(ax_trainer *t, const ax_generate_task *task, const ax_generate_sink *sink);

@@ -30,7 +30,8 @@ struct ax_job {
     ax_run_config *config;
     bool corpus_wanted; // data.train is read
     bool inference;     // no gradients, no optimizer; the batch is rounded up to fit the grid
-    // Called once the model and the tokenizer are known; may set the two that follow. NULL: nothing.
+    // Called once the model and the tokenizer are known; may set the two that follow. NULL:
+    // nothing.
     ax_status (*prepare)(ax_job *job);
     int64_t sequences;      // in place of train.batch; 0: that
     int64_t cache;          // as ax_trainer_config
@@ -67,7 +68,8 @@ ax_status ax_job_run(ax_job *job, ax_job_main *main);
 // that is missing or not whole, the newest whole one there.
 ax_status ax_job_checkpoint(const char *path, char *dir, size_t size);
 
-// The tokenizer and the corpus of a job alone: no ranks, no model. Not collective. Close in any case.
+// The tokenizer and the corpus of a job alone: no ranks, no model. Not collective. Close in any
+// case.
 ax_status ax_job_open_data(ax_job *job);
 void ax_job_close_data(ax_job *job);
 

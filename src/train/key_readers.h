@@ -11,6 +11,6 @@
 // Whether a verb reads a key. One that is not known here reads none of them.
 bool ax_config_reads(const char *verb, const char *key);
 
-// AX_EUSAGE names a key of the command line that `verb` does not read. A verb that is not known here
-// may read all.
+// AX_EUSAGE names a key of the command line that `verb` does not read. A verb that is not known
+// here may read all.
 ax_status ax_config_check_readers(const ax_run_config *c, const char *verb);

@@ -7,8 +7,8 @@
 //
 // The file tells host, process and job. What a killed process left is taken over where it is surely
 // dead: on this host the system has let go of its lock, and a requeued job has its old number and a
-// higher count of starts. Any other claim from another host is refused, and the message says what to
-// remove. Where a file system has no locks, the text in the file must do.
+// higher count of starts. Any other claim from another host is refused, and the message says what
+// to remove. Where a file system has no locks, the text in the file must do.
 #pragma once
 #include "base/err.h"
 

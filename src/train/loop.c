@@ -275,8 +275,8 @@ static ax_status save_when_due(run *r, bool last)
 }
 
 // What stands between a step and the next. The checkpoint comes first, so that a job that is cut in
-// its evaluation has lost nothing. A rank that must leave scores nothing, or not to the end: that is
-// made up for when the run goes on.
+// its evaluation has lost nothing. A rank that must leave scores nothing, or not to the end: that
+// is made up for when the run goes on.
 static ax_status between(run *r, bool last)
 {
     const ax_train_options *o = options(r);

@@ -7,8 +7,8 @@
 //
 // The file's first line is {"run": ...}, then one object a step; evaluations are lines of their
 // own. A resumed run cuts what lies beyond its step and goes on with {"run": ..., "resumed_from":
-// step}. Every line is written and flushed whole. On a terminal one living line shows the progress; in a
-// pipe a plain line every `log_every` steps.
+// step}. Every line is written and flushed whole. On a terminal one living line shows the progress;
+// in a pipe a plain line every `log_every` steps.
 #pragma once
 #include "comm/trace.h"
 

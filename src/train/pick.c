@@ -11,8 +11,8 @@ static int32_t likeliest(const double *logits, int64_t vocab)
     return (int32_t)best;
 }
 
-// A heap whose top is the likeliest id that was not taken yet; those taken stand behind it, the first
-// of them last.
+// A heap whose top is the likeliest id that was not taken yet; those taken stand behind it, the
+// first of them last.
 typedef struct heap {
     const double *logit;
     int32_t *id;

@@ -5,8 +5,8 @@
 //     AX_TRY(ax_ranks_run_mpi(train_rank, &ctx));      // the launcher's
 //
 // A rank that fails on its own aborts the job: its peers return AX_ECOMM from whatever they wait
-// in. A rank's main calls ax_comm_end before it frees what peers may read. Returns the status of the
-// first rank that failed on its own account, else AX_OK.
+// in. A rank's main calls ax_comm_end before it frees what peers may read. Returns the status of
+// the first rank that failed on its own account, else AX_OK.
 #pragma once
 #include "comm/comm.h"
 

@@ -55,7 +55,8 @@ ax_status ax_resume_adopt(const ax_resume *r, const char *config, int ranks, ax_
 // none was whole, or a whole one is not of this model; that is left as it is.
 ax_status ax_resume_load(ax_resume *r, const ax_run_config *c, ax_trainer *t);
 
-// The data of a run as its checkpoints keep it; zero-initialised is that of a rank that does not save.
+// The data of a run as its checkpoints keep it; zero-initialised is that of a rank that does not
+// save.
 typedef struct ax_resume_data {
     int64_t tokens; // to learn from
     char **file;    // a line each: key, share, tokens, fingerprint, name
@@ -65,8 +66,9 @@ typedef struct ax_resume_data {
 // is zeroed before, and ended with fini in any case.
 ax_status ax_resume_data_read(const ax_corpus *c, ax_resume_data *out);
 void ax_resume_data_fini(ax_resume_data *data);
-// Rank 0's. AX_EUSAGE names the file that is not what it was when the checkpoint was saved. Names and
-// places of files may be others. A checkpoint of an earlier version without fingerprints is warned of.
+// Rank 0's. AX_EUSAGE names the file that is not what it was when the checkpoint was saved. Names
+// and places of files may be others. A checkpoint of an earlier version without fingerprints is
+// warned of.
 ax_status ax_resume_check_data(const ax_resume *r, const ax_resume_data *now);
 
 // The text for ax_ckpt_info.state, after `step`.

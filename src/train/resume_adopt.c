@@ -117,8 +117,8 @@ static bool is_length_given(const ax_run_config *c)
            ax_options_is_set(&c->options, "train.epochs");
 }
 
-// A device that is given anew and computes in double leaves no choice, so that a precision of the run
-// is none of its user's now.
+// A device that is given anew and computes in double leaves no choice, so that a precision of the
+// run is none of its user's now.
 static bool brings_precision(const ax_run_config *c)
 {
     bool lazy;

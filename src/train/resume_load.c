@@ -46,8 +46,8 @@ ax_status ax_resume_share(ax_comm *world, ax_resume *r, char **config)
 
 // ---- going back
 
-// Rank 0's, after a load that failed with `why`. Only damage goes back: a model of other sizes, say,
-// leaves good checkpoints as they are.
+// Rank 0's, after a load that failed with `why`. Only damage goes back: a model of other sizes,
+// say, leaves good checkpoints as they are.
 static ax_status check_damage(const ax_resume *r, const char *why)
 {
     ax_ckpt_verdict v;

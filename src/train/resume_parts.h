@@ -7,9 +7,9 @@
 ax_status ax_resume_take_state(void *ctx, const char *key, const char *value, const char *where);
 
 // Rank 0's. The newest checkpoint of `run` of a step below `below`. Damaged ones are warned of, and
-// renamed where `ours` (the lock of the run is held); nothing else is: what cannot be read, or is of
-// a newer version, or stands under the name of another step is an error. Found or not, *r names the
-// last one that was looked at. *config: its configuration, the caller's.
+// renamed where `ours` (the lock of the run is held); nothing else is: what cannot be read, or is
+// of a newer version, or stands under the name of another step is an error. Found or not, *r names
+// the last one that was looked at. *config: its configuration, the caller's.
 ax_status ax_resume_choose_below(const char *run, int64_t below, bool ours, ax_resume *r,
                                  char **config);
 

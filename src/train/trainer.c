@@ -241,8 +241,8 @@ ax_status ax_trainer_open(const ax_trainer_config *config, ax_comm *world, ax_tr
 
 void ax_trainer_close(ax_trainer *t)
 {
-    // Peers may still be reading this rank's new weights. After an abort this returns at once; if it
-    // fails here first, the peers must hear of it.
+    // Peers may still be reading this rank's new weights. After an abort this returns at once; if
+    // it fails here first, the peers must hear of it.
     if (t->model.params.list)
         ax_comm_end(t->world, ax_optim_settle(&t->optim));
     free(t->ids);

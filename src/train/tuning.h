@@ -30,8 +30,8 @@ ax_tuner *ax_tuning_tuner(ax_tuning *t); // NULL: of NULL
 
 // Around a step; once a step that worked is over, nothing happens in either. NULL is legal.
 void ax_tuning_begin(ax_tuning *t);
-// Collective. `dev`: the rank's device; worked: the step had targets, as every rank knows. A file of
-// the user's that cannot be written is a warning.
+// Collective. `dev`: the rank's device; worked: the step had targets, as every rank knows. A file
+// of the user's that cannot be written is a warning.
 ax_status ax_tuning_end(ax_tuning *t, ax_device *dev, ax_comm *world, bool worked);
 
 // Collective; what ax_tuning_end does about it: the open products that rank 0 timed become those

@@ -41,6 +41,6 @@ ax_optim_config golden_optim(const golden *g);
 
 // Sets every parameter, each rank its own part. After ax_params_init. Collective.
 ax_status golden_set_weights(const golden *g, ax_trainer *t);
-// Copies batch `step` (0: the one of logits and gradients) into t->ids and t->targets, and the positions
-// where there are documents.
+// Copies batch `step` (0: the one of logits and gradients) into t->ids and t->targets, and the
+// positions where there are documents.
 void golden_set_batch(const golden *g, ax_trainer *t, int64_t step);

@@ -1,9 +1,9 @@
 // Gradients of every layer, of a block and of whole models by finite differences, in double on one
 // rank of the reference device.
 //
-// A layer's output is multiplied by fixed random numbers and added up, so that every output matters;
-// then entries of the input and of each parameter are moved and the sum is compared with what
-// backward says. Differences are central and of fourth order, so h = 4e-4 leaves an error near
+// A layer's output is multiplied by fixed random numbers and added up, so that every output
+// matters; then entries of the input and of each parameter are moved and the sum is compared with
+// what backward says. Differences are central and of fourth order, so h = 4e-4 leaves an error near
 // 1e-10. Errors are relative to the entry's gradient, but at least to a hundredth of the largest of
 // its tensor and a thousandth of the layer's largest (the bias of a GPT's keys has gradient zero).
 #include "base/rng.h"
@@ -39,7 +39,8 @@ struct rig {
     double worst;       // error of all layers
 };
 
-// ---- a layer's forward sum and its backward pass -------------------------------------------------
+// ---- a layer's forward sum and its backward pass
+// -------------------------------------------------
 
 static double dot(ax_tensor a, ax_tensor b)
 {
@@ -141,7 +142,8 @@ static ax_status pass_model(rig *r, bool backward, double *sum)
     return AX_OK;
 }
 
-// ---- comparison ----------------------------------------------------------------------------------
+// ---- comparison
+// ----------------------------------------------------------------------------------
 
 static ax_status difference(rig *r, double *x, double *slope)
 {
@@ -251,7 +253,8 @@ static ax_status check_layer(rig *r, const layer *l)
     return st;
 }
 
-// ---- layers and models ---------------------------------------------------------------------------
+// ---- layers and models
+// ---------------------------------------------------------------------------
 
 static ax_status check_linear(rig *r, const char *name, ax_linear *l)
 {

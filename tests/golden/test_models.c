@@ -60,7 +60,8 @@ static ax_status copy_out(ax_trainer *t, ax_tensor x, double *out)
     return st;
 }
 
-// ---- logits --------------------------------------------------------------------------------------
+// ---- logits
+// --------------------------------------------------------------------------------------
 
 // Row `row` of this coordinate's micro-batch `micro`, as a row of the golden batch.
 static int64_t golden_row(const ax_trainer *t, int64_t micro, int64_t row)
@@ -132,7 +133,8 @@ static ax_status compare_log_probs(const job *j, ax_trainer *t, errors *e)
     return AX_OK;
 }
 
-// ---- loss, gradients, training -------------------------------------------------------------------
+// ---- loss, gradients, training
+// -------------------------------------------------------------------
 
 static double largest_gradient(const golden *g)
 {
@@ -191,7 +193,8 @@ static ax_status compare_training(const job *j, ax_trainer *t, errors *e)
     return AX_OK;
 }
 
-// ---- the battery ---------------------------------------------------------------------------------
+// ---- the battery
+// ---------------------------------------------------------------------------------
 
 static ax_status run_rank(void *ctx, ax_comm *world)
 {
@@ -387,7 +390,8 @@ static void the_cpu_device_in_bf16_stays_within_its_band(void **state)
     check_device("cpu", AX_BF16, bf16_band);
 }
 
-// ---- initial values ------------------------------------------------------------------------------
+// ---- initial values
+// ------------------------------------------------------------------------------
 
 typedef struct initial {
     const golden *golden;

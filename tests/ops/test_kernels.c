@@ -171,8 +171,8 @@ static double attention_work(const scene *s)
     return 4.0 * (double)(n[0] * n[2] * n[4] * n[1] * (n[1] + 1) / 2);
 }
 
-// Where rows stand in their documents: nowhere, documents of mixed lengths (ones and long ones among
-// them), or a window of the last 40 rows, which begins at no border.
+// Where rows stand in their documents: nowhere, documents of mixed lengths (ones and long ones
+// among them), or a window of the last 40 rows, which begins at no border.
 typedef enum documents {
     NO_DOCUMENTS,
     DOCUMENTS,

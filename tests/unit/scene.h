@@ -19,7 +19,8 @@ enum { VOCAB = 100, H = 24, POSITIONS = 10, WIDE = 40, PARAMS = 11, SMALL = 9, F
 extern const ax_param scene_model[PARAMS];
 
 // What element (row, col) holds (kind 0: the master, 1 and 2: moments), in double; a few are no
-// ordinary numbers, and one is a signalling NaN, which survives only where no arithmetic touches it.
+// ordinary numbers, and one is a signalling NaN, which survives only where no arithmetic touches
+// it.
 double scene_value(const char *name, int kind, int64_t row, int64_t col);
 bool scene_holds_nan(const ax_param *p, int64_t row, int64_t col);
 extern const uint32_t scene_odd_nan;

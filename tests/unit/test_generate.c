@@ -1,5 +1,5 @@
-// Texts from a tiny random model: in batches and alone, on grids, beyond the context, to the end of a
-// text; and the draw of one token against sorting everything.
+// Texts from a tiny random model: in batches and alone, on grids, beyond the context, to the end of
+// a text; and the draw of one token against sorting everything.
 #include "base/log.h"
 #include "base/rng.h"
 #include "train/generate.h"

@@ -1,5 +1,6 @@
-// Inference with a cache: at every step of several sequences of different lengths the logits are those
-// of a pass over whole rows, on one rank and on grids; sequences rest and begin anew meanwhile.
+// Inference with a cache: at every step of several sequences of different lengths the logits are
+// those of a pass over whole rows, on one rank and on grids; sequences rest and begin anew
+// meanwhile.
 #include "base/rng.h"
 #include "nn/infer.h"
 #include "train/ranks.h"
@@ -115,7 +116,8 @@ static ax_status check_and_extend(work *w, int64_t s, bool kept)
     return AX_OK;
 }
 
-// Which sequences do what in a turn: by their number in the batch, so that every grid does the same.
+// Which sequences do what in a turn: by their number in the batch, so that every grid does the
+// same.
 static bool rests(int64_t number, int64_t turn)
 {
     return number == 1 && turn >= 6 && turn < 9;
@@ -294,8 +296,8 @@ static void in_floats(void **state)
         }
 }
 
-// Three sequences divide by nothing: rows are cut in the prompt and not in the step. One alone leaves
-// most of a grid without rows of its own.
+// Three sequences divide by nothing: rows are cut in the prompt and not in the step. One alone
+// leaves most of a grid without rows of its own.
 static void odd_batches(void **state)
 {
     (void)state;

@@ -86,7 +86,8 @@ static void update(bench *b, double lr, double *norm)
     assert_int_equal(ax_optim_settle(&b->optim), AX_OK);
 }
 
-// ---- AdamW ---------------------------------------------------------------------------------------
+// ---- AdamW
+// ---------------------------------------------------------------------------------------
 
 typedef struct plain { // the textbook, one element at a time
     double w[BENCH_PARAMS][MOST], m[BENCH_PARAMS][MOST], v[BENCH_PARAMS][MOST];

@@ -44,7 +44,8 @@ static void load_tokens(ax_trainer *t, int64_t step)
     }
 }
 
-// ---- one bad gradient element on one rank --------------------------------------------------------
+// ---- one bad gradient element on one rank
+// --------------------------------------------------------
 
 enum { RANKS = 4, POISONER = 3 };
 
@@ -205,7 +206,8 @@ static void skip_leaves_the_step_out(void **state)
     for_every_poison(true);
 }
 
-// ---- accumulation --------------------------------------------------------------------------------
+// ---- accumulation
+// --------------------------------------------------------------------------------
 
 enum { BATCH = 64 };
 
@@ -284,7 +286,8 @@ static void sixty_four_micro_batches_are_one_batch(void **state)
     }
 }
 
-// ---- copies of kv heads --------------------------------------------------------------------------
+// ---- copies of kv heads
+// --------------------------------------------------------------------------
 
 typedef struct copies {
     accumulation serial;
@@ -345,7 +348,8 @@ static void biases_of_copied_kv_heads_are_summed_over_the_copies(void **state)
     free(c.serial.gradient);
 }
 
-// ---- nothing to learn from -----------------------------------------------------------------------
+// ---- nothing to learn from
+// -----------------------------------------------------------------------
 
 static ax_status idle_rank(void *ctx, ax_comm *world)
 {

@@ -181,7 +181,8 @@ static void parts_of_every_pipeline_have_the_ids_of_the_whole(void **state)
     json_decref(base);
 }
 
-// A special token that is text here still hides what overlaps it: one that spans lines leaves no place.
+// A special token that is text here still hides what overlaps it: one that spans lines leaves no
+// place.
 static void a_special_token_of_two_lines_leaves_no_place(void **state)
 {
     (void)state;

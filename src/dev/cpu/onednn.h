@@ -50,14 +50,15 @@ typedef struct ax_onednn_room {
 // As ax_onednn_has_matmul.
 bool ax_onednn_has(ax_onednn *h, const ax_gemm_args *g, const ax_onednn_use *use,
                    ax_onednn_need *need);
-// Whether two products of equal weights read them in one layout: what is packed for one serves both.
+// Whether two products of equal weights read them in one layout: what is packed for one serves
+// both.
 bool ax_onednn_same_layout(ax_onednn *h, const ax_gemm_args *x, const ax_gemm_args *y,
                            const ax_onednn_use *use);
 // Brings the weights of g into the layout: into room.packed.
 ax_status ax_onednn_pack(ax_onednn *h, const ax_gemm_args *g, const ax_onednn_use *use,
                          ax_onednn_room room);
-// The product; g->b.data is not read where room.packed is. A product of a member must have been made
-// ready by the thread of the handle, which may not be in any call meanwhile.
+// The product; g->b.data is not read where room.packed is. A product of a member must have been
+// made ready by the thread of the handle, which may not be in any call meanwhile.
 ax_status ax_onednn_run(ax_onednn *h, const ax_gemm_args *g, const ax_onednn_use *use,
                         ax_onednn_room room);
 ax_status ax_onednn_ready(ax_onednn *h, const ax_gemm_args *g, const ax_onednn_use *use);

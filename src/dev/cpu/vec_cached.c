@@ -69,8 +69,8 @@ INLINE void sum_lanes(const vf v[4], float out[4])
     memcpy(out, &sums, sizeof sums);
 }
 
-// Scores of one or two (`n`, a constant) queries, `pitch` apart, with the keys of four rows, of which
-// `rows` exist; those of a query stand KEYS apart.
+// Scores of one or two (`n`, a constant) queries, `pitch` apart, with the keys of four rows, of
+// which `rows` exist; those of a query stand KEYS apart.
 INLINE void dot4(const float *q, int64_t pitch, int n, const char *key, size_t stride, int64_t rows,
                  int64_t d, ax_dtype t, float *scores)
 {

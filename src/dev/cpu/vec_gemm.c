@@ -129,8 +129,8 @@ INLINE void pack_along(ax_tensor t, int64_t line, int64_t lines, int64_t from, i
 INLINE void pack_across(ax_tensor t, int64_t line, int64_t lines, int64_t from, int64_t depth,
                         float *to, int64_t width, ax_dtype dtype)
 {
-    // Lanes beyond the lines of a full strip are overwritten by the next store: they may be any, and
-    // are read where the row goes on, which is faster than leaving them out.
+    // Lanes beyond the lines of a full strip are overwritten by the next store: they may be any,
+    // and are read where the row goes on, which is faster than leaving them out.
     bool whole = lines == width && line + round_up(width, W) <= t.cols;
     for (int64_t p = 0; p < depth; p++) {
         const void *row = at(t, from + p, line);

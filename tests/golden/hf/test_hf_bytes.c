@@ -1,5 +1,5 @@
-// What ranks move: each reads the headers and the bytes of its own slices, each writes its own slices,
-// and nothing else. The counters stand between the library and its disk layer (--wrap).
+// What ranks move: each reads the headers and the bytes of its own slices, each writes its own
+// slices, and nothing else. The counters stand between the library and its disk layer (--wrap).
 #include "base/log.h"
 #include "ckpt/disk.h"
 #include "ckpt/hf.h"
